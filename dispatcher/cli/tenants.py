@@ -15,7 +15,6 @@ from dispatcher.service.errors import CommandError, ExitCode
 
 tenants_app = typer.Typer(
     cls=Commands,
-    help="List tenants as a tree: what each was given, uses, has borrowed and lent.",
     invoke_without_command=True,
     rich_markup_mode=None,
 )
@@ -40,8 +39,9 @@ def tenants(
     output: Out = Output.TABLE,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """List tenants as a tree, with what each was given, uses, has borrowed and lent.
+    """List tenants as a tree: what each was given, uses, has borrowed and lent.
 
+    USED: with all that is part of it, but for what these use of what they keep for themselves.
     LIMIT: what it could use if nobody else of its tree used anything. SHARE: of what can be
     borrowed, what it has borrowed of one resource, by its weight. WAITING: its pods that found no
     place.
@@ -125,7 +125,9 @@ def _arithmetic(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if row["lending_limit"] is not None:
         yield "  keeps", f"{row['kept']}: lends at most {row['lending_limit']}"
     borrows = f", may borrow {row['borrowing_limit']}" if row["borrowing_limit"] is not None else ""
-    yield "  uses", f"{row['used']}: borrowed {row['borrowed']}, lent {row['lent']}{borrows}"
+    yield "  uses", f"{row['usage']}: borrowed {row['borrowed']}, lent {row['lent']}{borrows}"
+    if row["used"] != row["usage"]:
+        yield "  charged", f"{row['used']}, with what its parts use of what they keep"
     by = f", limited by {row['limited_by']}" if row["limited_by"] else ""
     yield "  left", f"{row['available']} of {row['limit']}{by}"
 
@@ -173,10 +175,12 @@ def _answer(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Tenant", "none: nobody is charged, and nothing is limited"
         return
     yield "Tenant", " / ".join(found["path"])
-    yield "Asks", ", ".join(f"{key} {amount}" for key, amount in found["asks"].items())
+    each = " each" if found["replicas"] > 1 else ""
+    yield "Asks", ", ".join(f"{key} {amount}" for key, amount in found["asks"].items()) + each
     yield "Passes", f"{found['fits']} of {found['replicas']} pods"
     if found["borrows"]:
-        yield "Borrows", ", ".join(f"{key} {amount}" for key, amount in found["borrows"].items())
+        borrows = ", ".join(f"{key} {amount}" for key, amount in found["borrows"].items())
+        yield "Borrows", borrows + each
     if found["why"]:
         yield "Why not", found["why"]
     if found["closed"]:

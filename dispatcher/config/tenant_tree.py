@@ -5,12 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from dispatcher.config.document import Document
 from dispatcher.config.problems import Path, Problem
-from dispatcher.config.tenant_entries import TenantEntry, TenantsFile
+from dispatcher.config.tenant_entries import PartEntry, TenantEntry, TenantsFile
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, label_key, shown
 from shared.model.tenant import WEIGHT_ONE
 
 MOST_LEVELS = 8
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+
+_Part = tuple[str, frozenset[tuple[str, str]]] | None  # None: the whole fleet
+_Limited = tuple[_Part, str]
 
 
 class TenantTreeCheck:
@@ -21,6 +24,12 @@ class TenantTreeCheck:
         self._clusters = clusters
         self._document = document
         self._by_name = {one.name: one for one in entries.tenants}
+        self._parents = {one.parent for one in entries.tenants}
+        self._known_above: dict[int, list[TenantEntry] | None] = {}
+        self._given: dict[int, set[_Limited]] = {}  # by the top of a tree
+        for one in entries.tenants:
+            self._given.setdefault(id(self._top(one)), set()).update(_nominal(one))
+        self._kept: dict[tuple[str, str], list[TenantEntry]] = {}  # by a label, of those before
 
     def problems(self) -> Iterator[Problem]:
         """One after the other, in the order of the file."""
@@ -37,7 +46,7 @@ class TenantTreeCheck:
         return self._document.problem(path, text)
 
     def _of_parent(self, entry: TenantEntry, here: Path) -> Iterator[Problem]:
-        if not entry.namespaces and not any(one.parent == entry.name for one in self._entries):
+        if not entry.namespaces and entry.name not in self._parents:
             text = (
                 "is missing: a tenant has namespaces, or is the `parent` of another one"
                 if "namespaces" not in entry.model_fields_set
@@ -50,8 +59,9 @@ class TenantTreeCheck:
             text = f"{shown(entry.parent)} is no tenant{did_you_mean(entry.parent, self._names())}"
             yield self._problem((*here, "parent"), text)
         elif self._above(entry) is None:
-            text = f"{shown(entry.parent)} is part of {entry.name} itself"
-            yield self._problem((*here, "parent"), text)
+            if self._in_circle(entry):
+                text = f"{shown(entry.parent)} is part of {entry.name} itself"
+                yield self._problem((*here, "parent"), text)
         elif len(self._above(entry) or ()) >= MOST_LEVELS:
             text = f"makes a tree of more than {MOST_LEVELS} levels"
             yield self._problem((*here, "parent"), text)
@@ -60,50 +70,60 @@ class TenantTreeCheck:
         return list(self._by_name)
 
     def _above(self, entry: TenantEntry) -> list[TenantEntry] | None:
-        """Those that it is part of, nearest first; None if it is part of itself."""
+        """Those that it is part of, nearest first, `MOST_LEVELS` at most; None if it, or
+        who it is part of, is part of itself.
+        """
+        if id(entry) not in self._known_above:
+            self._known_above[id(entry)] = self._found_above(entry)
+        return self._known_above[id(entry)]
+
+    def _found_above(self, entry: TenantEntry) -> list[TenantEntry] | None:
         found: list[TenantEntry] = []
-        while entry.parent in self._by_name:
+        seen: set[str] = set()
+        while entry.parent in self._by_name and len(found) < MOST_LEVELS:
             entry = self._by_name[entry.parent]
-            if entry in found or len(found) > len(self._entries):
+            if entry.name in seen:
                 return None
+            seen.add(entry.name)
             found.append(entry)
         return found
+
+    def _in_circle(self, entry: TenantEntry) -> bool:
+        one = entry
+        for _ in range(MOST_LEVELS):
+            one = self._by_name[one.parent]
+            if one.name == entry.name:
+                return True
+        return False
 
     def _top(self, entry: TenantEntry) -> TenantEntry:
         above = self._above(entry)
         return above[-1] if above else entry
 
     def _of_limits(self, entry: TenantEntry, here: Path) -> Iterator[Problem]:
-        of_all = ((), entry.borrowing_limit, entry.lending_limit)
-        of_parts = [
-            (("quotas", at), one.borrowing_limit, one.lending_limit)
-            for at, one in enumerate(entry.quotas)
-        ]
-        for where, borrowing, lending in (of_all, *of_parts):
-            for key, limits in (("borrowing_limit", borrowing), ("lending_limit", lending)):
+        given = self._given[id(self._top(entry))]
+        said_of: list[tuple[TenantEntry | PartEntry, Path]] = [(entry, ())]
+        said_of += [(one, ("quotas", at)) for at, one in enumerate(entry.quotas)]
+        for said, where in said_of:
+            for key, limits in (
+                ("borrowing_limit", said.borrowing_limit),
+                ("lending_limit", said.lending_limit),
+            ):
+                path: Path = (*here, *where, key)
                 if limits and not entry.parent:
                     text = (
                         "says nothing of a tenant without a `parent`: it has nobody to borrow from "
                         "or to lend to"
                     )
-                    yield self._problem((*here, *where, key), text)
-        given = {
-            resource
-            for one in self._entries
-            if self._top(one) is self._top(entry)
-            for resource in one.nominal
-        }
-        for key, limits in (
-            ("borrowing_limit", entry.borrowing_limit),
-            ("lending_limit", entry.lending_limit),
-        ):
-            for resource in limits if entry.parent else ():
-                if resource not in given:
-                    text = (
-                        "limits nothing, as no tenant of its tree has `nominal` of it: give it to "
-                        f"{entry.name}, or to {self._top(entry).name}"
-                    )
-                    yield self._problem((*here, key, resource), text)
+                    yield self._problem(path, text)
+                for resource in limits if entry.parent else ():
+                    if (_part(said), resource) not in given:
+                        text = (
+                            "limits nothing, as no tenant of its tree has `nominal` of it"
+                            f"{' there' if where else ''}: give it to {entry.name}, or to "
+                            f"{self._top(entry).name}"
+                        )
+                        yield self._problem((*path, resource), text)
 
     def _of_places(self, entry: TenantEntry, here: Path) -> Iterator[Problem]:
         for at, name in enumerate(entry.clusters):
@@ -126,12 +146,17 @@ class TenantTreeCheck:
                 if own.get(key, value) != value:
                     text = f"must be {value}, as {one.name} has, which it is part of"
                     yield self._problem((*path, key), text)
-        for one in self._entries[: self._entries.index(entry)]:
+        if not _keeps(entry):
+            return
+        before = {id(one): one for label in own.items() for one in self._kept.get(label, ())}
+        for one in before.values():
             related = one in above or entry in (self._above(one) or ())
             apart = one.clusters and entry.clusters and set(one.clusters).isdisjoint(entry.clusters)
             same = own.items() <= _selector(one).items() or _selector(one).items() <= own.items()
-            if _keeps(one) and _keeps(entry) and same and not related and not apart:
+            if same and not related and not apart:
                 yield self._problem(path, f"means nodes that tenant {one.name} keeps for itself")
+        for label in own.items():
+            self._kept.setdefault(label, []).append(entry)
 
     def _of_parts(self, entry: TenantEntry, here: Path) -> Iterator[Problem]:
         seen: list[tuple[str, dict[str, str]]] = []
@@ -171,3 +196,14 @@ def _selector(entry: TenantEntry) -> dict[str, str]:
 
 def _keeps(entry: TenantEntry) -> bool:
     return entry.nodes is not None and entry.nodes.exclusive
+
+
+def _part(said: TenantEntry | PartEntry) -> _Part:
+    if isinstance(said, TenantEntry):
+        return None
+    return said.cluster, frozenset(said.nodes.items())
+
+
+def _nominal(entry: TenantEntry) -> Iterator[_Limited]:
+    said_of: list[TenantEntry | PartEntry] = [entry, *entry.quotas]
+    return ((_part(said), resource) for said in said_of for resource in said.nominal)

@@ -1,7 +1,7 @@
 """The tenants file: who is charged for which namespaces, and how much of the fleet each may use."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path as FilePath
 from string import ascii_letters
 from typing import Any
@@ -17,6 +17,7 @@ from shared.model.resources import (
     CPU,
     EPHEMERAL_STORAGE,
     MEMORY,
+    PODS,
     QuantityError,
     is_scalar,
     parse_quantity,
@@ -61,16 +62,19 @@ def _name_problems(entries: TenantsFile, document: Document) -> list[Problem]:
     seen = {DEFAULT_TENANT} if entries.default is not None else set()
     for at, entry in enumerate(entries.tenants):
         if entry.name in seen:
-            problems.append(
-                document.problem(("tenants", at, "name"), f"tenant {entry.name} is defined twice")
+            text = (
+                f"tenant {DEFAULT_TENANT} is defined by `default` already: take another name"
+                if entry.name == DEFAULT_TENANT and entries.default is not None
+                else f"tenant {entry.name} is defined twice"
             )
+            problems.append(document.problem(("tenants", at, "name"), text))
         seen.add(entry.name)
     return problems
 
 
 def _namespace_problems(entries: TenantsFile, document: Document) -> list[Problem]:
     problems: list[Problem] = []
-    earlier: list[tuple[str, str]] = []
+    earlier: dict[str, tuple[str, str]] = {}
     for at, entry in enumerate(entries.tenants):
         for index, pattern in enumerate(entry.namespaces):
             path: Path = ("tenants", at, "namespaces", index)
@@ -80,11 +84,12 @@ def _namespace_problems(entries: TenantsFile, document: Document) -> list[Proble
                     "the end at most"
                 )
                 problems.append(document.problem(path, text))
-            taken = next((found for found in earlier if _covers(found[0], pattern)), None)
+                continue
+            taken = next((earlier[one] for one in _covering(pattern) if one in earlier), None)
             if taken is not None:
                 text = f"{shown(pattern)} is taken already by {taken[0]!r} of tenant {taken[1]}"
                 problems.append(document.problem(path, text))
-            earlier.append((pattern, entry.name))
+            earlier.setdefault(pattern, (pattern, entry.name))
     return problems
 
 
@@ -107,13 +112,13 @@ def _cluster_problems(
     ]
 
 
-def _covers(one: str, other: str) -> bool:
-    """Whether every namespace that `other` means is meant by `one`, which comes first."""
-    where, slash, wanted = one.rpartition("/")
-    other_where, other_slash, other_wanted = other.rpartition("/")
-    if slash and (not other_slash or where != other_where):
-        return False
-    return other_wanted.startswith(wanted[:-1]) if wanted.endswith("*") else wanted == other_wanted
+def _covering(pattern: str) -> Iterator[str]:
+    """All patterns that mean every namespace that this one means, itself first."""
+    where, slash, wanted = pattern.rpartition("/")
+    for place in dict.fromkeys((where + slash, "")):
+        yield place + wanted
+        for end in range(len(wanted.rstrip("*")), -1, -1):
+            yield f"{place}{wanted[:end]}*"
 
 
 class _Reading:
@@ -192,6 +197,10 @@ def parse_share(resource: str, value: object) -> Share:
     if not text:
         raise ValueError(
             f"must be a share such as 40% or a quantity such as 64 or 256Gi, not {shown(value)}"
+        )
+    if text.endswith("i") and resource in (CPU, PODS):
+        raise ValueError(
+            f"{text} of {resource} is an amount of bytes: write {text.rstrip(ascii_letters)}"
         )
     try:
         amount = parse_quantity(text, scale=unit_scale(resource), round_up=False)

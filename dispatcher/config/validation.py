@@ -154,6 +154,8 @@ def _text(model: type[BaseModel], path: Path, error: Any) -> str:
     if wanted is None:
         message = str(error["msg"])
         return f"{message[:1].lower()}{message[1:]}, not {shown(error['input'])}"
+    if error["type"] == "too_short" and isinstance(error["input"], Mapping):
+        wanted = "a map with a key at least"
     limits = {
         key: f"{limit:g}" if isinstance(limit, float) else limit
         for key, limit in error.get("ctx", {}).items()

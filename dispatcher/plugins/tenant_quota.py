@@ -116,7 +116,7 @@ class TenantQuota(Reserve[None]):
             return refuse(QUOTA_UNKNOWN, unknown)
         before = self.ledger.claims.above(tenant, pod_info.pod.priority)
         totals = fleet.nodes.allocatable_total()
-        with self.ledger.hold_aside(pod_id_of(pod_info)):
+        with self.ledger.holds_aside((pod_id_of(pod_info),)):
             exceeded = self.ledger.exceeded(tenant, asked, totals, before)
         return refuse(Reasons.QUOTA, exceeded.text) if exceeded else None
 
@@ -151,10 +151,14 @@ class TenantQuota(Reserve[None]):
 
     def fits(self, state: None, pods: Sequence[PodInfo], fleet: FleetView) -> int:
         """All, for nobody's pods; else as many as the quota of each one's tenant is left for."""
+        if self._tenant(pods[0]) is None:
+            return len(pods)
+        with self.ledger.holds_aside(_pod_ids(pods)):
+            return self._fit(pods, fleet)
+
+    def _fit(self, pods: Sequence[PodInfo], fleet: FleetView) -> int:
         ledger = self.ledger
         most = len(pods)
-        if self._tenant(pods[0]) is None:
-            return most
         asked = charge_of(pods[0].pod)
         totals = fleet.nodes.allocatable_total()
         tenants = self._tenants(pods)

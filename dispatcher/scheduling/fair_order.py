@@ -28,7 +28,7 @@ Units: a share is what `Shares.share_of` answers, a turn is counted in pods.
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Hashable
+from collections.abc import Callable, Collection, Generator, Hashable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import structs
@@ -224,13 +224,26 @@ class FairPods:
             self._note_taken(lane, taken)
         return taken
 
+    def take_with(self, item: QueuedPod, pods: int) -> None:
+        """With one that was taken so many others were that it stands for: its tenant had a turn with
+        each.
+        """
+        tenant = self._shares.tenant_of(item.pod_info) or NOBODY
+        path = self._path_of(tenant)
+        for above, name in zip(("", *path), path, strict=False):
+            before = self._taken[name]
+            self._taken[name] += self._turns_of(name, pods)
+            if self._begun[above] == before:  # nobody else waited
+                self._begun[above] = self._taken[name]
+        self._look_at(tenant)
+
     def put_back(self, item: QueuedPod) -> None:
         """One that was taken and not decided: its tenant had no turn with it."""
         self.add(item)
         lane = _lane_of(item)
         node = None if lane is None else lane.leaf
         while node is not None and node.parent is not None:
-            self._taken[node.name] -= self._turns_of(node, 1)
+            self._taken[node.name] -= self._turns_of(node.name, 1)
             self._show(node)
             node = node.parent
 
@@ -316,8 +329,8 @@ class FairPods:
         # all tenants together, and nobody's pods, have equal shares
         return 0 if node.name in _OURS else self._shares.share_of(node.name)
 
-    def _turns_of(self, node: _Node, pods: int) -> int:
-        weight = _ONE if node.name in _OURS else self._shares.weight_of(node.name)
+    def _turns_of(self, name: _Name, pods: int) -> int:
+        weight = _ONE if name in _OURS else self._shares.weight_of(name)
         return pods * _ONE * _ONE // max(weight, 1)
 
     # --- what was taken
@@ -335,7 +348,7 @@ class FairPods:
         while node.parent is not None:
             above = node.parent
             begins = max(self._taken[node.name], self._begun[above.name])
-            ends = self._taken[node.name] = begins + self._turns_of(node, len(taken))
+            ends = self._taken[node.name] = begins + self._turns_of(node.name, len(taken))
             is_alone = above.children.keys() <= {node.name}
             self._begun[above.name] = ends if is_alone else begins
             node.had_turn = True
@@ -415,18 +428,33 @@ class _Rehearsal(FairPods):
         """Stand as they do."""
         self._taken.update(real._taken)
         self._begun.update(real._begun)
-        lanes = [lane for level in real._levels.values() for lane in level.lanes.values()]
+        ranks = _first_ranks(real._levels, most)
+        lanes = [lane for rank in ranks for lane in real._levels[rank].lanes.values()]
         for lane in sorted(lanes, key=lambda one: one.leaf.key[-1]):
             for item in itertools.islice(lane.in_order(row), most):
                 self.add(structs.replace(item, group=None))
         for name, nodes in real._nodes.items():
-            for rank, node in nodes.items():
+            for rank in nodes.keys() & ranks:
+                node = nodes[rank]
                 mine = self._nodes[name][rank]
                 mine.had_turn = node.had_turn
                 self._show(mine)
 
     def _refresh(self) -> None:
         """Nothing is charged meanwhile."""
+
+
+def _first_ranks(levels: Mapping[_Rank, _Level], most: int) -> set[_Rank]:
+    """Those of which the first `most` pods are: a rank is for when all pods of those before it are
+    taken.
+    """
+    found = set[_Rank]()
+    for rank in sorted(levels):
+        if most <= 0:
+            break
+        found.add(rank)
+        most -= sum(lane.pods for lane in levels[rank].lanes.values())
+    return found
 
 
 def _lane_of(item: QueuedPod) -> Lane | None:

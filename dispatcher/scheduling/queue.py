@@ -273,10 +273,13 @@ class SchedulingQueue(QueuedGroups):
         """Take out the first pod and others of its class, `limit` at most, in order: see the
         module.
 
-        They are of its turn, or there is nobody else in between.
+        They are of its turn, or there is nobody else in between. One that stands for a group is
+        alone: the turn may be another's when its group has a place.
         """
         batch = list[QueuedPod]()
         item = self._first(now)
+        if item is not None and self.is_lead(item):
+            limit = 1
         key = None if item is None else batch_key(item.class_key)
         while (
             item is not None
@@ -403,7 +406,7 @@ class SchedulingQueue(QueuedGroups):
         for item in items:
             if for_quota:
                 item.claims = True
-                self._gates.waits_for_quota(item.pod_info, waits=True)
+                self._gates.waits_for_quota(self.waiting_with(item), waits=True)
             elif item.claims:
                 self._give_up_quota(item)
 
@@ -550,6 +553,7 @@ class SchedulingQueue(QueuedGroups):
         was_gated = item.state is _GATED
         why = self._gates.gate(item.pod_info)
         if why is not None:
+            self._give_up_quota(item)
             self._leave_group(item)
             self._leave(item)
             # what wakes it is written over: it must have left its old group first

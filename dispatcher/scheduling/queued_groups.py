@@ -6,15 +6,17 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+from dispatcher.scheduling.fair_order import FairPods
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.framework.pod_info import GroupId, group_id
-from dispatcher.scheduling.queued import Cause, QueuedPod, State
+from dispatcher.scheduling.framework.pod_info import GroupId, as_one, group_id
+from dispatcher.scheduling.queued import ActivePods, Cause, QueuedPod, State
 from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
 
-# Of groups that found no place about so many are tried again each second: a try takes half a
-# millisecond or more. 5,000 of them, no two alike, have a turn each minute.
+# Of groups of one namespace that found no place about so many are tried again each second: a try
+# takes half a millisecond or more. 5,000 of them, no two alike, have a turn each minute; those of
+# other namespaces do not wait for them.
 _GROUPS_PER_S = 80
 # Enum look-ups are slow
 _ACTIVE = State.ACTIVE
@@ -29,6 +31,7 @@ class QueuedGroups(ABC):
 
     _pods: dict[PodId, QueuedPod]
     _counts: dict[State, int]
+    _active: ActivePods | FairPods
     incoming: defaultdict[tuple[State, str], int]
     _tickets: Iterator[int]
     groups: WaitingGroups
@@ -53,6 +56,9 @@ class QueuedGroups(ABC):
     @abstractmethod
     def _note_left(self, item: QueuedPod) -> None: ...
 
+    @abstractmethod
+    def _give_up_quota(self, item: QueuedPod) -> None: ...
+
     def is_lead(self, item: QueuedPod) -> bool:
         """Whether a popped pod stands for a group: all of it is to be taken (`take_group`)."""
         group = self.groups.waits_in(item)
@@ -67,6 +73,8 @@ class QueuedGroups(ABC):
                 self._leave(item)
                 item.state = _POPPED
                 item.attempts = lead.attempts
+        if len(taken) > 1 and isinstance(self._active, FairPods):
+            self._active.take_with(lead, len(taken) - 1)
         return taken
 
     def group_refused(
@@ -86,6 +94,7 @@ class QueuedGroups(ABC):
         for item in items:
             group = self.groups.enter(item)
             if item is not lead:
+                self._give_up_quota(item)
                 self._pods[item.pod_id] = item
                 self._stand_back(item, Cause.FAILED)
         if group is not None:
@@ -95,7 +104,7 @@ class QueuedGroups(ABC):
             lead.shape = None if alone else group.shape
         self.unschedulable_all([lead], reasons, now, alone=lead.shape is None)
         if group is not None:
-            others = min(self._counts[_BACKOFF], len(self.groups))
+            others = min(self._counts[_BACKOFF], self.groups.beside(group))
             lead.ready_at = group.ready_at = max(lead.ready_at, now + others / _GROUPS_PER_S)
             self._lead(group, Cause.FAILED)
 
@@ -117,6 +126,11 @@ class QueuedGroups(ABC):
             group.starting = starting
             self._lead(group, Cause.MEMBER)
 
+    def waiting_with(self, item: QueuedPod) -> PodInfo:
+        """What waits for quota with a pod: who stands for a group, for as many as have to start."""
+        starting = self.groups.starting_with(item)
+        return item.pod_info if len(starting) == 1 else as_one([one.pod_info for one in starting])
+
     def _follows(self, item: QueuedPod) -> bool:
         """Whether a popped pod is of a group, and does not stand for it."""
         return group_id(item.pod_info) is not None and not self.is_lead(item)
@@ -136,6 +150,8 @@ class QueuedGroups(ABC):
         return True
 
     def _stand_back(self, item: QueuedPod, cause: str) -> None:
+        """A member waits without being tried: for quota, too, it waits no more by itself."""
+        self._give_up_quota(item)
         self._leave(item)
         item.state = _GATED
         item.ticket = next(self._tickets)
@@ -158,6 +174,7 @@ class QueuedGroups(ABC):
             if lead is not None and lead.state is not _POPPED:
                 group.lead = None
                 self._note_left(lead)
+                self._give_up_quota(lead)
                 self._stand_back(lead, cause)
         elif lead is None and group.members:
             lead = group.lead = next(iter(group.members.values()))

@@ -95,8 +95,8 @@ def owners_of(tenants: Sequence[Tenant]) -> tuple[tuple[str, tuple[str, ...]], .
 
 
 def charge_of(pod: Pod) -> Resources:
-    """What a pod is charged: its requests and one pod."""
-    return {**{name: amount for name, amount in pod.requests.items() if amount}, PODS: 1}
+    """What a pod is charged: its requests and one pod; so many for members `as_one`."""
+    return {PODS: 1, **{name: amount for name, amount in pod.requests.items() if amount}}
 
 
 def format_quota(key: str, amount: int) -> str:
@@ -263,17 +263,18 @@ class QuotaLedger:
         return pod_id in self._holds
 
     @contextmanager
-    def hold_aside(self, pod_id: PodId) -> Iterator[None]:
-        """While the pod itself is looked at."""
-        held = self._holds.get(pod_id)
-        node = self.tree.nodes[held.tenant] if held is not None else None
-        if held is not None and node is not None:
-            node.charge(held.amounts, -1)
+    def holds_aside(self, pod_ids: Iterable[PodId]) -> Iterator[None]:
+        """While these pods themselves are looked at."""
+        holds = self._holds
+        held = [holds[pod_id] for pod_id in pod_ids if pod_id in holds] if holds else ()
+        aside = [(self.tree.nodes[one.tenant], one.amounts) for one in held]
+        for node, amounts in aside:
+            node.charge(amounts, -1)
         try:
             yield
         finally:
-            if held is not None and node is not None:
-                node.charge(held.amounts)
+            for node, amounts in aside:
+                node.charge(amounts)
 
     def charges(self) -> Iterator[tuple[PodId, Charge]]:
         """What each pod is charged."""

@@ -3,6 +3,7 @@
 What such a pod asks for counts as used for those: else small pods would take each piece of quota
 that comes free before a large one of higher priority can be tried, or while it backs off. A pod
 that asks for more than its tenant was given holds up nobody: it waits for what others may lend.
+Who stands for a group asks for as many members as have to start together.
 
 Example: a tenant uses all of its 10 CPUs, a pod of priority 1000 waits for 4, and others of
 priority 0 for 1 each. Whatever ends, the first 4 that come free go to the first pod. If it is

@@ -11,7 +11,9 @@ A pod that has scheduling gates of its own does not count here, as it cannot be 
 for each pod that comes or goes; what is known of a group ends with its last pod.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -48,6 +50,11 @@ class WaitingGroup(msgspec.Struct, eq=False):
         return len(self.placed) >= self.group.min_count
 
     @property
+    def beside_lead(self) -> list[QueuedPod]:
+        """Members that wait for their lead, or for members to come: none of them is parked."""
+        return [item for item in self.members.values() if item is not self.lead]
+
+    @property
     def shape(self) -> Hashable:
         """What groups of pods of one class have in common that find a place, or none, alike."""
         group = self.group
@@ -72,6 +79,7 @@ class WaitingGroups:
 
     def __init__(self) -> None:
         self._groups: dict[GroupId, WaitingGroup] = {}
+        self._in_namespace = Counter[tuple[str, str]]()  # groups, by home and namespace
         self.short: set[GroupId] = set()  # of late: for what they were promised, see the core
 
     def __len__(self) -> int:
@@ -79,6 +87,10 @@ class WaitingGroups:
 
     def __iter__(self) -> Iterator[WaitingGroup]:
         return iter(self._groups.values())
+
+    def beside(self, group: WaitingGroup) -> int:
+        """How many groups there are of its namespace, itself among them."""
+        return self._in_namespace[_namespace_of(group)]
 
     def get(self, name: GroupId | None) -> WaitingGroup | None:
         """None for one without pods."""
@@ -116,6 +128,15 @@ class WaitingGroups:
             group.lead = None
         self._tidy(group)
         return group
+
+    def starting_with(self, item: QueuedPod) -> list[QueuedPod]:
+        """The pod, and as many others of its group that wait as have to have a place before any has."""
+        group = self.waits_in(item)
+        needed = 1 if group is None else group.group.min_count - len(group.placed)
+        if group is None or needed <= 1:
+            return [item]
+        others = (one for one in group.members.values() if one is not item)
+        return [item, *islice(others, needed - 1)]
 
     def take(self, lead: QueuedPod) -> list[QueuedPod]:
         """Take out the members that wait, oldest first, to be decided together."""
@@ -162,9 +183,18 @@ class WaitingGroups:
         group = self._groups.get(name)
         if group is None:
             group = self._groups[name] = WaitingGroup(name, told)
+            self._in_namespace[_namespace_of(group)] += 1
         group.group = told
         return group
 
     def _tidy(self, group: WaitingGroup) -> None:
-        if not (group.members or group.placed):
-            self._groups.pop(group.group_id, None)
+        if group.members or group.placed or self._groups.pop(group.group_id, None) is None:
+            return
+        namespace = _namespace_of(group)
+        self._in_namespace[namespace] -= 1
+        if not self._in_namespace[namespace]:
+            del self._in_namespace[namespace]
+
+
+def _namespace_of(group: WaitingGroup) -> tuple[str, str]:
+    return group.group_id.home, group.group_id.namespace

@@ -1,5 +1,6 @@
 """The dispatcher's chart: its files are the commented defaults, and what is rendered is accepted by the dispatcher."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 from dispatcher.cli.main import app
 from dispatcher.config import load_config
 from dispatcher.config.profiles import read_profile
+from dispatcher.config.tenant_entries import PartEntry, TenantEntry
 from dispatcher.kit.template import new_plugin
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.scheduling.framework.plugin_args import check_args
@@ -66,9 +68,19 @@ TREE = {
             "clusters": ["east"],
             "nodes": {"selector": {"pool": "ml"}, "exclusive": True},
             "spread": True,
+            "reclaim": "any",
+            "reclaim_strategies": ["LessThanOrEqualToFinalShare"],
+            "min_runtime_s": 600,
         },
     ]
 }
+
+
+def test_a_tenant_may_say_in_values_all_that_its_file_may() -> None:
+    schema = json.loads((CHARTS / "dispatcher/values.schema.json").read_text())
+    of_one = schema["properties"]["tenants"]["properties"]["tenants"]["items"]["properties"]
+    assert of_one.keys() == TenantEntry.model_fields.keys()
+    assert of_one["quotas"]["items"]["properties"].keys() == PartEntry.model_fields.keys()
 
 
 def test_the_rendered_settings_are_the_commented_defaults(helm: Helm, tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def test_the_key_of_a_quota_says_of_which_nodes_it_is(part: FleetPart, words: st
         ),
         ("lending_limit: {cpu: x}", "tenants[1].lending_limit.cpu: quantity 'x' is not a number"),
         ("clusters: [wets]", "tenants[1].clusters[0]: 'wets' is no configured cluster; did you mean west?"),
-        ("nodes: {selector: {}}", "tenants[1].nodes.selector: "),
+        ("nodes: {selector: {}}", "tenants[1].nodes.selector: must be a map with a key at least, not {}"),
+        ("nominal: {cpu: 4Gi}", "tenants[1].nominal.cpu: 4Gi of cpu is an amount of bytes: write 4"),
         ("nodes: {selector: {'a b': c}}", "tenants[1].nodes.selector.a b: must be the key of a label"),
         ("nodes: {selector: {a: 'b,c'}}", "tenants[1].nodes.selector.a: must be the value of a label of nodes"),
         ("max_priority: 2000000000", "tenants[1].max_priority: must be at most 1000000000"),
@@ -128,10 +129,36 @@ def test_each_mistake_is_named_with_its_key(tmp_path: Path, said: str, problem: 
             "tenants[0].parent: 'b' is part of a itself",
         ),
         ("[{name: a, namespaces: [a], parent: a}]", "tenants[0].parent: 'a' is part of a itself"),
+        (
+            "[{name: a, namespaces: [a], parent: b}, {name: b, parent: c}, {name: c, parent: b}]",
+            "tenants[1].parent: 'c' is part of b itself",
+        ),
+        (
+            "[{name: all, nominal: {cpu: 1}}, {name: a, namespaces: [a], parent: all, "
+            "quotas: [{cluster: west, nominal: {cpu: 1}, borrowing_limit: {memory: 1Gi}}]}]",
+            "tenants[1].quotas[0].borrowing_limit.memory: limits nothing, as no tenant of its tree has `nominal` of it",
+        ),
     ],
 )
 def test_what_is_no_tree_is_told(tmp_path: Path, tenants: str, problem: str) -> None:
     assert problems(tmp_path, f"tenants: {tenants}")[0].startswith(problem)
+
+
+PATTERNS = ["*", "a", "a*", "ab", "ab*", "west/*", "west/a", "west/a*", "west/ab", "east/a*"]
+NAMES = [(cluster, name) for cluster in ("west", "east") for name in ("a", "ab", "ac", "abc", "b")]
+
+
+@pytest.mark.parametrize("first", PATTERNS)
+@pytest.mark.parametrize("second", PATTERNS)
+def test_a_pattern_is_taken_where_one_before_it_means_all_that_it_means(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    one, other = ({name for name in NAMES if Tenant("t", (pattern,), {}).owns(*name)} for pattern in (first, second))
+    wide = "/" not in second and "/" in first  # of other clusters, too
+    found = problems(
+        tmp_path, f"tenants: [{{name: a, namespaces: ['{first}']}}, {{name: b, namespaces: ['{second}']}}]"
+    )
+    assert bool(found) is (other <= one and not wide and not (second.endswith("*") and not first.endswith("*")))
 
 
 POOL = "{{name: {}, namespaces: [{}], nodes: {{selector: {{pool: {}}}, exclusive: true}}{}}}"
@@ -159,3 +186,8 @@ def test_a_tree_is_no_deeper_than_can_be_followed(tmp_path: Path) -> None:
     levels += [f"{{name: t{at}, namespaces: [n{at}], parent: t{at - 1}}}" for at in range(1, 9)]
     found = problems(tmp_path, f"tenants: [{', '.join(levels)}]")
     assert found == ["tenants[8].parent: makes a tree of more than 8 levels"]
+
+
+def test_a_tenant_is_not_called_as_everybody_else_is(tmp_path: Path) -> None:
+    found = problems(tmp_path, "tenants: [{name: default, namespaces: [a]}]\ndefault: {nominal: {cpu: 1}}")
+    assert found == ["tenants[0].name: tenant default is defined by `default` already: take another name"]

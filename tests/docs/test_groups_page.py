@@ -31,7 +31,7 @@ ADDED: dict[str, tuple[Object, Object]] = {
     "Pod": ({}, {}),
 }
 MADE = {
-    "Job": Group(OURS, "train", "", 4, "rack"),
+    "Job": Group(OURS, "train", "", 4, "zone"),
     "JobSet": Group(OURS, "train", "", 8),
     "LeaderWorkerSet": Group(OURS, "k1-h1", "", 4, "rack"),
     "RayCluster": Group(OURS, "tune", "", 5),

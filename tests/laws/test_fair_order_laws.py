@@ -116,6 +116,8 @@ def test_the_next_pod_is_of_the_first_rank_and_of_the_tenant_with_the_lowest_sha
         world.step(step)
     waiting = world.waiting()
     foreseen = [one.pod_id for one in world.queue.in_order(60)]
+    for most in (1, 4):
+        assert [one.pod_id for one in world.queue.in_order(most)] == foreseen[:most], "however few are asked for"
     popped: list[QueuedPod] = []
     while batch := world.queue.pop_class(LATER, IN_A_ROW):
         popped += batch

@@ -112,6 +112,8 @@ class Naive:
             whole = len(waits) + len(has) >= least
             assert ("gated" not in states) if whole else states <= {"gated"}
             assert (group is not None and group.lead is not None) == (whole and bool(waits))
+        assert all(queue.groups.beside(one) == len(queue.groups) for one in queue.groups), "one namespace"
+        assert len(queue.groups._in_namespace) == bool(queue.groups), "nothing is kept of those that are gone"
         counts = queue.counts()
         assert sum(counts.values()) == sum(where != "placed" for where in self.where.values())
         leads = sum(one.lead is not None for one in queue.groups)
@@ -131,3 +133,24 @@ def test_groups_in_the_queue_are_as_a_naive_account_has_them(steps: list[Step]) 
     naive = Naive()
     for step in steps:
         naive.do(step)
+
+
+def test_groups_of_another_namespace_are_not_waited_for() -> None:
+    queue = SchedulingQueue(ByPriority(), lambda pod_info: pod_info.pod.name)
+    refused = frozenset((Reasons.INSUFFICIENT,))
+
+    def refuse(*names: str) -> list[float]:
+        for name in names:
+            told = Group("PodGroup", name, "", 1, "cluster")
+            pod_info = PodInfo(Pod(name, name.partition("-")[0], name, group=told), "east")
+            queue.add(("east", name), pod_info, 0.0)
+        leads = [queue.pop_class(0.0, 1)[0] for _ in names]
+        for lead in leads:
+            queue.group_refused(queue.take_group(lead), lead, refused, 0.0)
+        queue.wake(WakeEvent.POD_REMOVED, 0.0)
+        return [lead.ready_at for lead in leads]
+
+    refuse(*(f"many-{at}" for at in range(800)))
+    assert queue.counts()["backoff"] == 800
+    assert refuse("other-1") == [1.0]
+    assert refuse("many-more")[0] > 9.0

@@ -14,6 +14,7 @@ from dispatcher.service.assembly import assemble
 from dispatcher.service.files.changed_tenants import MOST_LINES
 from dispatcher.service.files.quota_file import QuotaFile, read_quota
 from dispatcher.service.links.link import LocalLink
+from shared.model.tenant import Share
 from tests.laws.examples import examples
 from tests.service.fakes import FakeAgent
 from tests.service.tenant_world import World, tenant
@@ -53,9 +54,9 @@ def test_a_namespace_takes_what_its_pods_use_along_to_another_tenant() -> None:
     told = world.change(tenant("a", "y", cpu=9), tenant("b", "b", "x", cpu=2))
     assert (world.cpus("a"), world.cpus("b")) == (1, 3)
     assert told == [
-        "tenant a: namespaces changed, for pods to come",
+        "tenant a: namespaces changed",
         "tenant a: cpu is charged 1 (before: 4)",
-        "tenant b: namespaces changed, for pods to come",
+        "tenant b: namespaces changed",
         "tenant b: cpu is charged 3 (before: 0), is 1 above that: its pods stay, and none of more comes until enough "
         "have ended",
     ]
@@ -70,7 +71,7 @@ def test_pods_that_nobody_was_charged_for_are_once_they_have_a_tenant_and_those_
     assert world.cpus("a") == 2
     world.come("a", "p3")
     assert world.running() == {"p1", "p2"}
-    assert world.change() == ["tenant a is no more"]
+    assert world.change() == ["tenant a is no more: it was charged cpu 2, pods 2"]
     assert world.running() == {"p1", "p2", "p3"}
 
 
@@ -94,6 +95,28 @@ def test_the_same_tenants_again_are_nothing_to_be_told() -> None:
     world.come("a", "p1", "p2")
     assert world.change(tenant("a", cpu=1)) == []
     assert world.cpus("a") == 1
+
+
+def test_who_keeps_what_it_uses_puts_nobody_above_it_over_the_limit() -> None:
+    kept = tenant("a", cpu=4, parent="all", lending_limit={"cpu": Share(absolute=1000)})
+    world = World(tenant("all", "-", cpu=1), kept, tenant("b", parent="all"))
+    world.come("a", "p1", "p2", "p3")
+    world.come("b", "q1")
+    told = world.change(tenant("all", "-", cpu=2), kept, tenant("b", parent="all"))
+    assert "tenant all: cpu may use 3 (before: 2), has 1 more for pods that wait" in told
+    world.come("b", "q2", "q3", "q4")
+    assert {"q2", "q3"} < world.running()
+    assert "q4" not in world.running()
+
+
+def test_other_words_on_what_comes_back_are_told() -> None:
+    world = World(tenant("a", cpu=1))
+    assert world.change(tenant("a", cpu=1, reclaim="any", min_runtime_s=60.0)) == [
+        "tenant a: reclaim, min_runtime_s changed"
+    ]
+    assert world.change(tenant("a", cpu=1, clusters=("east",))) == [
+        "tenant a: clusters, reclaim, min_runtime_s changed, pods that have a place keep it"
+    ]
 
 
 def test_no_change_is_told_without_end() -> None:

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.tenants.lending import lent, missing, split
 from dispatcher.service.fleet_views import CoreViews
+from shared.model.pod import Group
 from shared.model.tenant import FleetPart, Share, Tenant, quota_key
 from tests.builders import pod
 from tests.scheduling.tenants.naive import RESOURCES, TOTALS, trees
@@ -90,6 +92,16 @@ def test_a_pod_that_waits_is_told_what_would_free_its_quota() -> None:
     }
 
 
+def test_a_pod_that_is_refused_again_is_explained_with_the_figures_of_now() -> None:
+    world = World(tenant("a", cpu=3))
+    world.come("a", "p1", "p2", "p3", "p4")
+    world.change(tenant("a", cpu=2))
+    told = views(world).explain("a", "p4")
+    assert told is not None
+    assert told["decision"]["message"].endswith("used 3, limit 2")
+    assert told["message"] == told["decision"]["message"]
+
+
 def test_a_pod_at_the_limit_of_its_own_tenant_waits_for_pods_of_that() -> None:
     world = World(tenant("a", cpu=1))
     world.come("a", "p1", "p2")
@@ -101,10 +113,27 @@ def test_a_pod_at_the_limit_of_its_own_tenant_waits_for_pods_of_that() -> None:
     assert placed["quota"] is None
 
 
+def test_all_members_of_a_group_that_waits_are_counted() -> None:
+    world = lending()
+    group = Group("annotation", "train", "", 3, "cluster")
+    world.submit(*(replace(pod(f"g{at}").namespace("a").cpu(1).build(), group=group) for at in range(3)))
+    world.tick()
+    world.submit(*(replace(pod(f"h{at}").namespace("b").cpu(1).build(), group=replace(group, name="x")) for at in "12"))
+    world.tick()
+    assert {row["tenant"]: row["waiting"] for row in views(world).tenants()} == {"all": 6, "a": 4, "b": 2}
+    told = views(world).tenant("a")
+    assert told is not None
+    assert told["starved"] == 4, "the group would be within what is its own"
+    explained = views(world).explain("a", "g1")
+    assert explained is not None
+    assert explained["quota"]["missing"] == "3", "for all of them"
+
+
 @pytest.mark.parametrize(
     ("namespace", "cpu", "priority", "replicas", "fits", "why"),
     [
-        ("a", 1, 0, 5, 3, ""),
+        ("a", 1, 0, 3, 3, ""),
+        ("a", 1, 0, 5, 3, "tenant a: cpu asked 5, used 0, limit 3"),
         ("a", 4, 0, 1, 0, "tenant a: cpu asked 4, used 0, limit 3"),
         ("a", 1, 9, 1, 0, "priority 9 is above max_priority 7 of tenant a"),
         ("nobodys", 99, 0, 4, 4, ""),
@@ -116,6 +145,8 @@ def test_a_manifest_is_checked_against_quota_as_it_is_now(
     world = World(tenant("a", cpu=3, max_priority=7))
     told = views(world).quota("", pod().namespace(namespace).cpu(cpu).priority(priority).build(), replicas)
     assert (told["fits"], told["why"]) == (fits, why)
+    if (namespace, replicas) == ("a", 5):
+        assert told["frees"]["missing"] == "2"
 
 
 def test_what_a_pod_would_borrow_and_where_it_could_not_go_is_told() -> None:

@@ -355,6 +355,49 @@ def test_a_pod_that_waits_beside_room_is_found_unless_spread_or_quota_speak_agai
 
 
 @pytest.mark.parametrize(
+    ("priority", "cpu", "marks", "found"),
+    [
+        (10, 600, {}, 0),
+        (0, 600, {}, 1),
+        (10, 300, {}, 2),
+        (10, 900, {}, 1),
+        (10, 600, {"group": "g", "group-min": "2"}, 1),
+    ],
+    ids=[
+        "before it",
+        "no more important",
+        "it waits beside room, too",
+        "more than was given",
+        "of an incomplete group",
+    ],
+)
+def test_a_pod_waits_for_those_of_higher_priority_of_its_tenant_that_wait_for_quota(
+    priority: int, cpu: int, marks: dict[str, str], found: int
+) -> None:
+    scene = Scene(NobodyWaits)
+    scene.fleet.sizes = Sizes(tenants=(Tenant("team", ("team",), {"cpu": Share(absolute=800)}),))
+    west = ApiServer("west", lambda: 0.0, lambda: 0.0, ())
+    west.add_namespace("team")
+    west.ask("kubelet", "POST", NODES, {"metadata": {"name": "west-0"}, "spec": {}})
+    ready = {"allocatable": {"cpu": "9"}, "conditions": [{"type": "Ready", "status": "True"}]}
+    west.ask("kubelet", "PATCH", f"{NODES}/west-0/status", {"status": ready})
+    scene.fleet.clusters |= {"west": SimpleNamespace(api=west)}
+    scene.fleet.sidecars, scene.fleet.closed, scene.fleet.meddled, scene.fleet.misled = {}, set(), set(), set()
+    important, waits = (
+        plain_pod("important", "team", cpu, clusters="west", **marks),
+        plain_pod("waits", "team", 200, clusters="west"),
+    )
+    important["spec"]["priority"] = priority
+    for pod in (important, waits):
+        pod["metadata"]["uid"], pod["status"] = f"uid-{pod['metadata']['name']}", {}
+        scene.write("north", "user", "create", None, pod)
+    bound = scene.bind(scene.source("runs"), "copy")
+    scene.there[:] = [("west", bound), ("north", important), ("north", waits)]
+    scene.judge.at_end()
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
     ("taken", "found"), [(False, 1), (True, 0)], ids=["its pod was deleted", "and then a restore took the rest of it"]
 )
 def test_a_copy_whose_source_was_deleted_is_to_be_collected_unless_a_restore_took_the_source(

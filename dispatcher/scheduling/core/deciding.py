@@ -33,9 +33,11 @@ from shared.model.objects import Namespace
 from shared.model.reasons import Reason, Reasons, Why
 from shared.model.token_buckets import Allowance
 
-# CPU of one decision; pods of one class that are decided together have `_EACH_S` more
+# CPU of one decision; pods of one class that are decided together have `_EACH_S` more, `_TOGETHER_S`
+# at most: a group may have 100,000 members
 LONGEST_S = 0.05
 _EACH_S = 0.0005
+_TOGETHER_S = 1.0
 _BURST_S = 2.0
 _SHARE = 0.05
 _LONGEST_REST_S = 60.0
@@ -61,7 +63,7 @@ class SlowDecisions:
 
     def note(self, decided: Sequence[QueuedPod], took_s: float, now: float) -> None:
         """So many pods of one class were decided within that time."""
-        if not decided or took_s <= LONGEST_S + _EACH_S * len(decided):
+        if not decided or took_s <= min(LONGEST_S + _EACH_S * len(decided), _TOGETHER_S):
             return
         name = _namespace_of(decided[0])
         allowance, _ = self._charged.pop(name, (Allowance(_BURST_S, _SHARE, _LONGEST_REST_S), now))
@@ -156,9 +158,8 @@ class Deciding:
             if not batch:
                 break
             if state.queue.groups:
-                leads = list(takewhile(state.queue.is_lead, batch))
-                if leads:
-                    budget -= self._decide_groups(leads, batch, now, event.enough, event.clock)
+                if state.queue.is_lead(batch[0]):
+                    budget -= self._decide_group(batch[0], now, event.clock)
                     if event.enough():
                         break
                     continue
@@ -215,31 +216,8 @@ class Deciding:
         self._state.queue.put_back(batch[len(singles) :])
         return singles
 
-    def _decide_groups(
-        self,
-        leads: Sequence[QueuedPod],
-        batch: Sequence[QueuedPod],
-        now: float,
-        enough: Callable[[], bool],
-        clock: Callable[[], float],
-    ) -> int:
-        """Decide groups for which these stand, the first of a popped batch, one at least; how many
-        pods these are. What is left of the batch is put back.
-        """
-        decided = 0
-        for at, lead in enumerate(leads, 1):
-            rest = batch[at:]
-            try:
-                decided += self._decide_group(lead, now, clock)
-            except Exception:
-                self._state.queue.put_back(rest)
-                raise
-            if enough() or at == len(leads):
-                self._state.queue.put_back(rest)
-                break
-        return decided
-
     def _decide_group(self, lead: QueuedPod, now: float, clock: Callable[[], float]) -> int:
+        """Decide the group for which it stands; how many pods these are."""
         state = self._state
         queue = state.queue
         group = lead.pod_info.pod.group

@@ -6,7 +6,7 @@ kube-scheduler would, and where that cluster lets it. In another cluster than th
 nobody is before that one has confirmed it: see `preemptors`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -17,7 +17,7 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework.lifecycle import Victim
-from dispatcher.scheduling.framework.pod_info import PodInfo
+from dispatcher.scheduling.framework.pod_info import PodInfo, whole_group_id
 from shared.messages import DONE, NO_PRIORITY, OF_CLUSTER, REFUSED, Evict, Outcome, PodRef
 from shared.model.pod import Pod, PodId, SourceRef
 from shared.model.reasons import Reasons, Why
@@ -72,7 +72,8 @@ class Evictions:
         """Evict those that are not on their way out already. `manifest`: of the delegate that their
         cluster must be ready to take, for a pod of another one.
         """
-        for victim in victims:
+        some = tuple(victims)
+        for victim in (*some, *self._going_along(some, preemptor)):
             if self._binding.holds(
                 victim.pod_id
             ):  # it has a place in memory alone: nothing is to be deleted
@@ -86,6 +87,24 @@ class Evictions:
                 and victim.pod_id not in self._under_way
             ):
                 self._send(victim, intents.ref(target), preemptor, manifest)
+
+    def _going_along(self, victims: Sequence[Victim], preemptor: PodId) -> Iterator[Victim]:
+        """Of groups that go as a whole the others in the same cluster, if they may go for this pod."""
+        state = self._state
+        tracked = state.tracked.get(preemptor)
+        if tracked is None or tracked.source is None:
+            return
+        pod_info = PodInfo(tracked.source, tracked.home)
+        seen = {one.pod_id for one in victims}
+        for victim in victims:
+            group = state.queue.groups.get(whole_group_id(victim.pod_info))
+            priority = state.fleet.priorities.of(pod_info, victim.cluster)
+            for pod_id in sorted(group.placed - seen) if group is not None else ():
+                seen.add(pod_id)
+                one = state.fleet.occupant(pod_id)
+                here = one is not None and one.cluster == victim.cluster
+                if one is not None and here and one.pod_info.pod.priority < priority:
+                    yield Victim(pod_id, one.pod_info, one.cluster, one.node)
 
     def _send(self, victim: Victim, pod: PodRef, preemptor: PodId, manifest: bytes) -> None:
         state = self._state
@@ -138,10 +157,6 @@ class Evictions:
         state.profiles.nominations.drop(preemptor)
         state.queue.activate(preemptor, now)
         state.queue.wake(WakeEvent.POD_REMOVED, now)
-
-    def are_going(self, pod_id: PodId) -> bool:
-        """Whether an order to evict the pod is under way."""
-        return pod_id in self._under_way
 
     def gone(self, pod_id: PodId) -> None:
         """The pod has left its node: nobody need ask for that any more."""

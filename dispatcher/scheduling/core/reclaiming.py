@@ -1,21 +1,24 @@
 """Has quota that was lent given back for pods of the lender that wait for it.
 
-Once a second it looks at pods that quota alone refuses, or full nodes, the most important first: who
-of those that have borrowed has to go so that the pod fits (`tenants.reclaim`), and whether it has a
-place then, asked of the whole fleet in a what-if. If not, or if quota is left, who on one node.
-Nothing need be free on any node before. Then the quota is
+Once a second it looks at pods that quota alone refuses, or full nodes; tenants take turns, the most
+important pod of each is first: who of those that have borrowed has to go so that the pod fits
+(`tenants.reclaim`), and whether it has a place then, asked of the whole fleet in a what-if. If not,
+or if quota is left, who on one node. Nothing need be free on any node before. Then the quota is
 kept for the pod (`QuotaLedger.hold`) and its place promised, so that nobody takes what comes free,
 not who replaces the victims either; and these are evicted, within budgets. Pods that are evicted
 for another one count as gone, and what is kept for that as used: no two pods reclaim the same.
 
 It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
 is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`; pods like it
-ask again after a pause that doubles, or once their tenant has clearly less. Evictions are paced:
+ask again after a pause that doubles, or once their tenant has clearly less, and its tenant after
+such a pause where it is gone. Evictions are paced:
 `timing.reclaims_per_s`, and 50 times as many at once; those in other clusters as all evictions
 abroad (`preemptors`), which the pod's own cluster has to confirm first.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -23,9 +26,12 @@ from typing import NamedTuple
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.fleet.nominations import Nominee
+from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.lifecycle import Victim
+from dispatcher.scheduling.framework.pod_info import GroupId, as_one, whole_group_id
+from dispatcher.scheduling.groups.place_group import place_group
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.queued import QUOTA, RefusedTogether, State
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
@@ -49,6 +55,9 @@ from shared.model.token_buckets import Allowance
 
 COUNTER = "reclaims"
 _LOOK_S = 1.0
+_LINES_PER_S = (
+    5000  # kinds of pods that wait, about 20 us each; of more there is a look more rarely
+)
 _AT_ONCE_S = 50.0
 _LONGEST_REST_S = 600.0
 _LONGEST_S = 900.0  # that quota is kept for a pod whose victims do not leave
@@ -57,7 +66,7 @@ _MOST_LOOKED_AT = 16  # pods that wait, in one look
 _MOST_NODES = 64  # on which there is room without some pods, and of these so many are tried
 _TRIED = 4
 _MOST_WORK = 50_000  # pods that may go, each looked at for each that waits, in one look
-_MOST_KEPT = 1024  # kinds of pods that ask again later, and pods that were not evicted
+_MOST_KEPT = 1024  # kinds of pods that ask again later, pods that were not evicted, or that leave
 _SPARED_S = 60.0  # so long who was not evicted is not asked again
 _importance_of = attrgetter("pod_info.pod.priority")
 
@@ -67,11 +76,18 @@ def _kind_of(item: QueuedPod) -> Hashable:
     return item.class_key, item.pod_info.pod.priority
 
 
+def _goes_first(one: Candidate) -> tuple[int, float, PodId]:
+    return one.priority, -(one.started or float("inf")), one.pod_id
+
+
 class _Reclaim(NamedTuple):
-    """Under way for a pod."""
+    """Under way for a pod, or for members of a group that start with it."""
 
     since: float
     victims: tuple[PodId, ...]
+    members: tuple[PodId, ...]
+    tenant: str
+    kind: Hashable
 
 
 class _Rest(NamedTuple):
@@ -99,10 +115,17 @@ class Reclaiming:
         self._view = view_of(state.fleet)
         self._under_way: dict[PodId, _Reclaim] = {}
         self._again: PodCache[Hashable, _Rest] = PodCache(_MOST_KEPT)  # kinds of pods
+        # when tenants ask again whose pods were gone before they had what was taken back for them
+        self._gone_again: dict[str, tuple[float, int]] = {}
         self._spared: PodCache[PodId, float] = PodCache(_MOST_KEPT)  # since when
         # in this look: who needs nobody to go, and so has the quota that others may not count on
         self._served: list[tuple[TenantNode, Mapping[str, int]]] = []
+        # charged pods that are on their way out, whoever deleted them, and since when
+        self._leaving: dict[PodId, float] = {}
+        self._budgets = Budgets(self._view.objects)  # as they are in this look
         self._looked_at = float("-inf")
+        self._look_s = _LOOK_S
+        self._turns: dict[str, float] = {}  # tenant -> when a pod of it was looked at last
         per_s = state.timing.reclaims_per_s
         self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _LONGEST_REST_S)
         self._open_at = float("-inf")
@@ -112,18 +135,22 @@ class Reclaiming:
     def tick(self, now: float) -> None:
         """Time has passed."""
         self._end(now)
-        if not self._is_wanted() or now - self._looked_at < _LOOK_S:
+        if not self._is_wanted() or now - self._looked_at < self._look_s:
             return
         self._looked_at = now
+        if self._turns.keys() - self._ledger.tree.nodes.keys():
+            self._turns.clear()  # tenants that are no more
+            self._gone_again.clear()
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
-        candidates = list(self._candidates(now))
+        self._budgets = Budgets(self._view.objects)
+        candidates = self._candidates(now)
         try:
             for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
                 if now < self._open_at:
                     break
                 # another one of its class may have asked in vain just now
-                if not self._rests(item, now):
+                if not self._rests(item, now) and self._asks(item, now):
                     self._reclaim(item, candidates, now)
         finally:
             for node, asked in self._served:
@@ -142,19 +169,34 @@ class Reclaiming:
     # ----------------------------------------------------------------------------------------------
 
     def _claimants(self, now: float) -> list[QueuedPod]:
-        """Pods that quota alone refuses, or full nodes, the most important first; of each line the
-        first few.
+        """Pods that quota alone refuses, or full nodes; of each line the first few. Tenants take
+        turns, so that pods of one that ask in vain, however many, do not keep those of others from
+        being looked at; the most important of each are first.
         """
+        refused = list(self._state.queue.refused())
+        self._look_s = max(_LOOK_S, len(refused) / _LINES_PER_S)
         found = [
             item
-            for line, reasons in self._state.queue.refused()
+            for line, reasons in refused
             if reasons == QUOTA or self._may_be_lent(line, reasons)
             if not self._rests(next(iter(line.values())), now)
             for item in islice(line.values(), _MOST_LOOKED_AT)
-            if item.state is State.UNSCHEDULABLE and self._asks(item)
+            if item.state is State.UNSCHEDULABLE and self._asks(item, now)
         ]
         found.sort(key=lambda one: (-_importance_of(one), one.queued_at, one.pod_id))
-        return found[:_MOST_LOOKED_AT]
+        taken = Counter[str]()
+        turns: list[tuple[int, float]] = []
+        for item in found:
+            tenant = self._tenant_of(item)
+            turns.append((taken[tenant], self._turns.get(tenant, float("-inf"))))
+            taken[tenant] += 1
+        order = sorted(range(len(found)), key=turns.__getitem__)
+        return [found[at] for at in order[:_MOST_LOOKED_AT]]
+
+    def _tenant_of(self, item: QueuedPod) -> str:
+        """Whose pod it is; an empty text for nobody."""
+        pod_info = item.pod_info
+        return self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace) or ""
 
     def _may_be_lent(self, line: RefusedTogether, reasons: frozenset[Reason]) -> bool:
         """Whether nodes are full, some of whose pods use what their tenants have borrowed."""
@@ -178,16 +220,22 @@ class Reclaiming:
             return NO_SHARE
         return self._ledger.tree.nodes[tenant].share(charge_of(first.pod))
 
-    def _asks(self, item: QueuedPod) -> bool:
+    def _asks(self, item: QueuedPod, now: float) -> bool:
         pod_info = item.pod_info
         tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
-        return (
-            tenant is not None
-            and item.pod_id not in self._under_way
-            and pod_info.pod.preempts
-            and not pod_info.sizes
-            and policy_of(self._ledger.tree.nodes[tenant])[0] != NEVER
-            and self._state.profiles.nominations.of(item.pod_id) is None
+        if (
+            tenant is None
+            or now < self._gone_again.get(tenant, (now, 0))[0]
+            or item.pod_id in self._under_way
+            or policy_of(self._ledger.tree.nodes[tenant])[0] == NEVER
+        ):
+            return False
+        nominations = self._state.profiles.nominations
+        return all(
+            one.pod_info.pod.preempts
+            and not one.pod_info.sizes
+            and nominations.of(one.pod_id) is None
+            for one in self._state.queue.groups.starting_with(item)
         )
 
     # --- from whom
@@ -201,12 +249,17 @@ class Reclaiming:
         tenant = ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
         if tenant is None:
             return
-        asked = charge_of(pod_info.pod)
+        self._turns[tenant] = now
+        members = state.queue.groups.starting_with(item)
+        whole = as_one([one.pod_info for one in members]).pod
         ledger.node(tenant, state.fleet.allocatable_total())  # limits as they are now
-        going = [one for known in self._under_way.values() for one in known.victims]
-        claimant = Claimant(tenant, pod_info.pod.priority, asked)
-        taken, place = self._found(pod_id, pod_info, claimant, candidates, going)
-        if place is None:
+        ordered = [one for known in self._under_way.values() for one in known.victims]
+        leaving = [one for one, since in self._leaving.items() if now - since < _LONGEST_S]
+        going = [*dict.fromkeys((*ordered, *leaving))]
+        asked = charge_of(whole)
+        claimant = Claimant(tenant, whole.priority, asked)
+        taken, places = self._found(members, claimant, candidates, going)
+        if not places:
             self._wait(item, now)
             return
         if not taken:  # quota has come free since it was refused, or does once all have left
@@ -218,59 +271,71 @@ class Reclaiming:
             return
         why = self._why(tenant, taken, pod_info)
         gone = frozenset(one.pod_id for one in taken)
-        ledger.hold(pod_id, tenant, asked)
-        nominee = Nominee(pod_id, pod_info, place.cluster, place.node, gone, why)
-        state.profiles.nominations.put(nominee)
-        self._under_way[pod_id] = _Reclaim(now, tuple(gone))
+        for one in members:
+            place = places[one.pod_id]
+            ledger.hold(one.pod_id, tenant, charge_of(one.pod_info.pod))
+            state.profiles.nominations.put(
+                Nominee(one.pod_id, one.pod_info, place.cluster, place.node, gone, why)
+            )
+        kind = _kind_of(item)
+        self._under_way[pod_id] = _Reclaim(now, tuple(gone), tuple(places), tenant, kind)
         self._open_at = now + self._pace.take(now, len(taken))
-        self._again.pop(_kind_of(item))
         state.counters[COUNTER, tenant] += len(taken)
         self._order(taken, pod_id, now)
 
     def _found(
         self,
-        pod_id: PodId,
-        pod_info: PodInfo,
+        members: Sequence[QueuedPod],
         claimant: Claimant,
         candidates: Sequence[Candidate],
         going: Sequence[PodId],
-    ) -> tuple[Sequence[Candidate], Decision | None]:
-        """Who has to go beside those that are going already, and where the pod goes then."""
+    ) -> tuple[Sequence[Candidate], Mapping[PodId, Decision]]:
+        """Who has to go beside those that are going already, and where the pods go then."""
         ledger = self._ledger
         out = [(one, ledger.release(one)) for one in going]
         gone = set(going)
         left = [one for one in candidates if one.pod_id not in gone]
         try:
-            by_quota = victims(ledger.tree, claimant, left)
-            on_nodes = [] if by_quota is None else self._on_nodes(claimant, left, by_quota)
+            by_quota = victims(ledger.tree, claimant, self._within_budgets(left, going))
+            alone = by_quota is not None and len(members) == 1
+            on_nodes = self._on_nodes(claimant, left, going) if alone else []
         finally:
             for one, charge in reversed(out):
                 ledger.put_back(one, charge)
         for taken in (by_quota or [], *on_nodes):
-            place = self._place_without(pod_id, pod_info, [*going, *(one.pod_id for one in taken)])
-            if place is not None:
-                return taken, place
-        return (), None
+            if not taken and len(members) > 1:
+                continue
+            places = self._places_without(members, [*going, *(one.pod_id for one in taken)])
+            if len(places) == len(members):
+                return taken, places
+        return (), {}
 
     def _on_nodes(
-        self, claimant: Claimant, candidates: Sequence[Candidate], others: Sequence[Candidate]
+        self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]
     ) -> list[list[Candidate]]:
-        """Who has to go on some nodes so that these have room as well, the fewest first; `others`
-        have to go for quota, if these do not do.
-        """
+        """Who has to go on some nodes so that these have room as well, the fewest first."""
         by_row: dict[int, list[Candidate]] = {}
+        together: dict[Hashable, list[Candidate]] = {}
         for one in candidates:
             by_row.setdefault(one.row, []).append(one)
+            if one.group is not None:
+                together.setdefault(one.group, []).append(one)
         found = []
-        for row, some in by_row.items():
+        work = 0
+        for row, here in by_row.items():
             room = self._missing_on(row, claimant.asked)
-            total = {name: sum(one.amounts.get(name, 0) for one in some) for name in room}
+            total = {name: sum(one.amounts.get(name, 0) for one in here) for name in room}
             if not room or any(total[name] < amount for name, amount in room.items()):
                 continue
-            taken = victims(self._ledger.tree, claimant, some, room)
+            groups = {one.group for one in here if one.group is not None}
+            some = [one for one in here if one.group is None]
+            some += [one for group in groups for one in together[group]]
+            work += len(some)
+            some = self._within_budgets(some, going)
+            taken = victims(self._ledger.tree, replace(claimant, room=room, row=row), some)
             if taken:
                 found.append(taken)
-            if len(found) >= _MOST_NODES:
+            if len(found) >= _MOST_NODES or work > _MOST_WORK:
                 break
         return sorted(found, key=lambda some: (len(some), max(one.priority for one in some)))[
             :_TRIED
@@ -287,46 +352,97 @@ class Reclaiming:
         }
         return {name: amount for name, amount in missing.items() if amount > 0}
 
-    def _candidates(self, now: float) -> Iterator[Candidate]:
-        """Pods of tenants that may be evicted now."""
+    def _candidates(self, now: float) -> list[Candidate]:
+        """Pods of tenants that may be evicted now: of a group that goes as a whole all, or none."""
         ledger = self._ledger
-        budgets = Budgets(self._view.objects)
+        staying: set[GroupId | None] = set()
+        leaving: dict[PodId, float] = {}
+        found = []
         for pod_id, charge in ledger.charges():
             occupant = self._state.fleet.occupant(pod_id)
-            if occupant is None or occupant.row is None or occupant.assumed:
+            if occupant is None or occupant.row is None:
                 continue
             pod = occupant.pod_info.pod
+            group = whole_group_id(occupant.pod_info)
             target = self._evictions.target_of(occupant)
-            left_s = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant]) - now
-            since = self._spared.get(pod_id)
-            spared = since is not None and now - since < _SPARED_S
-            victim = Victim(pod_id, occupant.pod_info, occupant.cluster, occupant.node)
-            if (
-                spared
-                or target is None
-                or target.terminating
-                or (pod.started and left_s > 0)
-                or not self._evictions.may_evict(occupant, "")
-                or budgets.take(victim, Left())
-            ):
+            if target is not None and target.terminating:
+                if len(leaving) < _MOST_KEPT:
+                    leaving[pod_id] = self._leaving.get(pod_id, now)
                 continue
-            group = pod.group
-            whole = group is not None and group.whole
-            key = (pod_id[0], pod.namespace, group.kind, group.name) if whole and group else None
-            yield Candidate(
-                pod_id, charge.tenant, pod.priority, pod.started, charge.amounts, key, occupant.row
+            runs_until = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant])
+            if target is None or not self._may_go(occupant, runs_until, now):
+                staying.add(group)
+                continue
+            found.append(
+                Candidate(
+                    pod_id,
+                    charge.tenant,
+                    pod.priority,
+                    pod.started,
+                    charge.amounts,
+                    group,
+                    occupant.row,
+                )
             )
+        self._leaving = leaving
+        staying.discard(None)
+        return [one for one in found if one.group not in staying] if staying else found
 
-    def _place_without(
-        self, pod_id: PodId, pod_info: PodInfo, gone: Sequence[PodId]
-    ) -> Decision | None:
-        """Where the pod goes once these are gone."""
-        with self._state.profiles.what_if() as world:
+    def _may_go(self, occupant: Occupant, runs_until: float, now: float) -> bool:
+        since = self._spared.get(occupant.pod_id)
+        return (
+            not occupant.assumed
+            and (since is None or now - since >= _SPARED_S)
+            and (not occupant.pod_info.pod.started or runs_until <= now)
+            and self._evictions.may_evict(occupant, "")
+        )
+
+    def _within_budgets(
+        self, candidates: Sequence[Candidate], going: Sequence[PodId]
+    ) -> list[Candidate]:
+        """So many of these that budgets let go together, and with those that are `going`, the least
+        important first; of a group that goes as a whole all, or none.
+        """
+        left: Left = {}
+        for pod_id in going:
+            self._take(pod_id, left)
+        units: dict[Hashable, list[Candidate]] = {}
+        for one in sorted(candidates, key=_goes_first):
+            units.setdefault(one.pod_id if one.group is None else one.group, []).append(one)
+        found = []
+        for unit in units.values():
+            taken = left if len(unit) == 1 else dict(left)
+            if all(self._take(one.pod_id, taken) for one in unit):
+                left = taken
+                found += unit
+        return found
+
+    def _take(self, pod_id: PodId, left: Left) -> bool:
+        """Whether no budget speaks against one more."""
+        one = self._state.fleet.occupant(pod_id)
+        if one is None:
+            return True
+        victim = Victim(pod_id, one.pod_info, one.cluster, one.node)
+        return not self._budgets.take(victim, left)
+
+    def _places_without(
+        self, members: Sequence[QueuedPod], gone: Sequence[PodId]
+    ) -> dict[PodId, Decision]:
+        """Where the pods go once these are gone."""
+        state = self._state
+        waiting = [(one.pod_id, one.pod_info) for one in members]
+        group = state.queue.groups.waits_in(members[0])
+        with state.profiles.what_if() as world:
             for one in gone:
-                if self._state.fleet.occupant(one) is not None:
+                if state.fleet.occupant(one) is not None:
                     world.take_away(one)
-            result = world.schedule([(pod_id, pod_info)])[0]
-        return result if isinstance(result, Decision) else None
+            if group is None or len(members) == 1:
+                results = world.schedule(waiting)
+            else:
+                placed = [state.fleet.occupant(one) for one in group.placed]
+                places = [(one.cluster, one.node) for one in placed if one is not None]
+                results = place_group(state.profiles, group.group, waiting, places).results
+        return {one.pod_id: one for one in results if isinstance(one, Decision)}
 
     def _why(self, tenant: str, taken: Sequence[Candidate], pod_info: PodInfo) -> str:
         whose = ", ".join(sorted({one.tenant for one in taken}))
@@ -341,9 +457,11 @@ class Reclaiming:
             occupant = self._state.fleet.occupant(one.pod_id)
             if occupant is not None:
                 found.append(Victim(one.pod_id, occupant.pod_info, occupant.cluster, occupant.node))
-        found.sort(key=attrgetter("cluster", "pod_id"))
+        # at home they go at once: not before it is known that the pod may ask elsewhere
+        found.sort(key=lambda one: (one.cluster == pod_id[0], one.cluster, one.pod_id))
         for _, some in groupby(found, key=attrgetter("cluster")):
-            self._evictions.order(tuple(some), pod_id, now)
+            if self._state.profiles.nominations.of(pod_id) is not None:
+                self._evictions.order(tuple(some), pod_id, now)
 
     # --- what becomes of it
     # ----------------------------------------------------------------------------------------------
@@ -351,30 +469,46 @@ class Reclaiming:
     def _end(self, now: float) -> None:
         state = self._state
         for pod_id, known in list(self._under_way.items()):
-            if self._ledger.charged(pod_id) is not None:  # it has its place
-                del self._under_way[pod_id]
+            if any(self._ledger.charged(one) is not None for one in known.members):
+                self._keep_no_more(pod_id, now)  # it has its place
+                self._again.pop(known.kind)
                 continue
-            stands = (
-                self._ledger.holds(pod_id)
-                and state.profiles.nominations.of(pod_id) is not None
-                and state.queue.get(pod_id) is not None
-                and now - known.since < _LONGEST_S
+            stands = now - known.since < _LONGEST_S and all(
+                self._ledger.holds(one)
+                and state.profiles.nominations.of(one) is not None
+                and state.queue.get(one) is not None
+                for one in known.members
             )
             if not stands:
-                self._give_up(pod_id, now)
+                self._keep_no_more(pod_id, now)
+                if (item := state.queue.get(pod_id)) is not None:
+                    self._wait(item, now)
+                elif state.tracked.get(pod_id) is None:
+                    self._rest(known.tenant, now)
             elif all(state.fleet.occupant(one) is None for one in known.victims):
                 state.queue.activate(pod_id, now)
 
-    def _give_up(self, pod_id: PodId, now: float) -> None:
-        """Nothing is kept for the pod any more: others may have it."""
+    def _keep_no_more(self, pod_id: PodId, now: float) -> None:
+        """Nothing is kept any more for those that have no place: others may have it."""
         state = self._state
-        del self._under_way[pod_id]
-        state.profiles.nominations.drop(pod_id)
-        if self._ledger.drop_hold(pod_id):
+        given_up = False
+        for one in self._under_way.pop(pod_id).members:
+            if self._ledger.charged(one) is None:
+                state.profiles.nominations.drop(one)
+                given_up = self._ledger.drop_hold(one) or given_up
+        if given_up:
             state.wake_all_for_quota(now)
-        item = state.queue.get(pod_id)
-        if item is not None:
-            self._wait(item, now)
+
+    def _rest(self, tenant: str, now: float) -> None:
+        """Pods of others were evicted for one that is gone: whoever does so again and again asks
+        ever more rarely.
+        """
+        again_at, tries = self._gone_again.get(tenant, (now, 0))
+        if now < again_at:
+            return  # of several that went together
+        if now - again_at > _LONGEST_REST_S:
+            tries = 0
+        self._gone_again[tenant] = (now + _PAUSE.after(tries + 1), tries + 1)
 
     def _wait(self, item: QueuedPod, now: float) -> None:
         known = self._again.get(_kind_of(item))

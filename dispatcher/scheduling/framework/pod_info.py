@@ -2,14 +2,14 @@
 it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from shared.model.pod import FLEET, Pod
 from shared.model.refusal import ClusterRefusal
-from shared.model.resources import CPU, MEMORY
+from shared.model.resources import CPU, MEMORY, PODS
 
 
 class GroupId(NamedTuple):
@@ -82,6 +82,26 @@ def group_id(pod_info: PodInfo) -> GroupId | None:
     if group is None or (group.min_count <= 1 and group.within == FLEET):
         return None
     return GroupId(pod_info.home, pod.namespace, group.kind, group.name)
+
+
+def as_one(members: Sequence[PodInfo]) -> PodInfo:
+    """Members of a group as if they were one pod: what is asked of quota for them together. It is
+    as important as the least of them.
+    """
+    requests: dict[str, int] = {PODS: len(members)}
+    for one in members:
+        for name, amount in one.pod.requests.items():
+            if name != PODS:
+                requests[name] = requests.get(name, 0) + amount
+    priority = min(one.pod.priority for one in members)
+    pod = msgspec.structs.replace(members[0].pod, requests=requests, priority=priority)
+    return msgspec.structs.replace(members[0], pod=pod)
+
+
+def whole_group_id(pod_info: PodInfo) -> GroupId | None:
+    """The group with which a pod is evicted as a whole; None for one that goes by itself."""
+    group = pod_info.pod.group
+    return group_id(pod_info) if group is not None and group.whole else None
 
 
 def _enlarged(pod: Pod, made: Mapping[str, int]) -> Pod:

@@ -14,7 +14,7 @@ from dispatcher.scheduling.framework import Floats, Ints
 from dispatcher.scheduling.groups.domain_levels import DomainLevels, GroupPlace, keys_up_to
 from dispatcher.scheduling.groups.rooms import RoomTables, summed
 from dispatcher.scheduling.groups.templates import capped, templates_of
-from dispatcher.scheduling.records.decision import Decision, Unschedulable
+from dispatcher.scheduling.records.decision import Decision
 from shared.messages.pod_cache import PodCache
 from shared.model.pod import Group
 
@@ -102,14 +102,17 @@ class Members:
         """Decide them there in their order, until too many find no place."""
         may_fail = len(self.waiting) - self.needed
         results = list[Result]()
+        failed = 0
         only_in = place.only_in
         for at, run in groupby(self.waiting, lambda item: self._template_of[item[0]]):
             items = [
                 (pod_id, msgspec.structs.replace(pod_info, only_in=only_in))
                 for pod_id, pod_info in run
             ]
-            results += trial.schedule(items, alike=self.templates[at].alike)
-            if sum(isinstance(one, Unschedulable) for one in results) > may_fail:
+            found = trial.schedule(items, alike=self.templates[at].alike)
+            results += found
+            failed += len(found) - held(found)
+            if failed > may_fail:
                 break
         return results
 

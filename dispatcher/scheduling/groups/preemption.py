@@ -28,7 +28,7 @@ from dispatcher.scheduling.fleet.trial import KEPT_S, standing_of
 from dispatcher.scheduling.framework import Bools, Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.group_domain import ANYWHERE, rows_in
 from dispatcher.scheduling.framework.lifecycle import Victim
-from dispatcher.scheduling.framework.pod_info import GroupId, group_id
+from dispatcher.scheduling.framework.pod_info import GroupId, whole_group_id
 from dispatcher.scheduling.groups.domain_levels import GroupPlace
 from dispatcher.scheduling.groups.members import Members, held
 from dispatcher.scheduling.groups.rooms import MOST
@@ -298,7 +298,7 @@ class GroupPreemption:
             for one in self._fleet.occupants_on(*self._fleet.name_of(row)):
                 if not self._is_lower(one):
                     continue
-                whole = _whole_group(one)
+                whole = whole_group_id(one.pod_info)
                 if whole is None:
                     units[one.pod_id] = (_victim(one),)
                 elif whole not in units and (unit := self._all_of(whole)):
@@ -325,7 +325,7 @@ class GroupPreemption:
         if self._whole is None:
             self._whole = {}
             for one in self._fleet.occupants():
-                if (known := _whole_group(one)) is not None:
+                if (known := whole_group_id(one.pod_info)) is not None:
                     self._whole.setdefault(known, []).append(one)
         pods = self._whole[group]
         together = len({one.cluster for one in pods}) == 1 and all(map(self._is_lower, pods))
@@ -388,11 +388,6 @@ class GroupPreemption:
 def _summed(values: Ints, domain: SmallInts, size: int) -> Ints:
     sums: Ints = np.bincount(domain, weights=values, minlength=size).astype(np.int64)
     return sums
-
-
-def _whole_group(one: Occupant) -> GroupId | None:
-    group = one.pod_info.pod.group
-    return group_id(one.pod_info) if group is not None and group.whole else None
 
 
 def _victim(one: Occupant) -> Victim:

@@ -10,8 +10,9 @@ import numpy as np
 
 from dispatcher.scheduling.cycle.batches import Item
 from dispatcher.scheduling.cycle.profiles import Profiles
+from dispatcher.scheduling.framework.pod_info import as_one
 from dispatcher.scheduling.groups.domain_levels import DomainLevels, GroupPlace
-from dispatcher.scheduling.groups.templates import Template, as_one
+from dispatcher.scheduling.groups.templates import Template
 from dispatcher.scheduling.records.decision import Unschedulable
 from dispatcher.scheduling.records.messages import no_place_message
 from shared.model.pod import Group
@@ -79,8 +80,8 @@ def refused_alone(templates: Sequence[Template], needed: int) -> Why | None:
             why = one.scheduler.refuses_alone(pod_info)
             if why is not None:
                 return why
-    together = as_one(templates, needed)
-    why = templates[0].scheduler.refuses_alone(together)
+    members = [pod_info for one in templates for _, pod_info in one.items]
+    why = templates[0].scheduler.refuses_alone(as_one(members[:needed]))
     return why or Why(Reasons.QUOTA, f"{allowed} of {needed} members are let pass")
 
 

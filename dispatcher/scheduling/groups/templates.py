@@ -3,7 +3,6 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 import numpy as np
 
 from dispatcher.scheduling.cycle.batches import Item, unfit
@@ -135,17 +134,6 @@ def _wants(one: Template) -> Wants | Why:
         for name, amount in wanted or ():
             found[name] = max(found.get(name, 0), amount)
     return tuple(found.items())
-
-
-def as_one(templates: Sequence[Template], count: int) -> PodInfo:
-    """The first `count` members as if they were one pod: what is asked of quota for them together."""
-    items = [item for one in templates for item in one.items][:count]
-    requests = dict[str, int]()
-    for _, pod_info in items:
-        for name, amount in pod_info.pod.requests.items():
-            requests[name] = requests.get(name, 0) + amount
-    first = items[0][1]
-    return msgspec.structs.replace(first, pod=msgspec.structs.replace(first.pod, requests=requests))
 
 
 def capped(template: Template) -> Ints | None:

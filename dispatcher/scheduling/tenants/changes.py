@@ -7,13 +7,18 @@ from dispatcher.scheduling.tenants.tree import TenantTree
 from shared.model.resources import format_quantity
 from shared.model.tenant import Tenant, part_of, resource_of
 
+_OF_PLACES = frozenset({"clusters", "nodes", "max_priority", "spread"})
+
 
 @dataclass(frozen=True)
 class Standing:
-    """How tenants stand at one moment: what each is charged, and could use of each resource."""
+    """How tenants stand at one moment: what each is charged, with its parts; what of that counts for
+    its limits, as its parts keep the rest for themselves; and what it could use of each resource.
+    """
 
     tenants: Mapping[str, Tenant]
     used: Mapping[str, Mapping[str, int]]
+    counted: Mapping[str, Mapping[str, int]]
     limits: Mapping[str, Mapping[str, int]]
 
     @classmethod
@@ -24,6 +29,7 @@ class Standing:
         return cls(
             {name: node.tenant for name, node in nodes.items()},
             {name: node.whole() for name, node in nodes.items()},
+            {name: dict(node.usage) for name, node in nodes.items()},
             {name: dict(node.potential) for name, node in nodes.items()},
         )
 
@@ -33,7 +39,8 @@ def changes(before: Standing, after: Standing) -> Iterator[str]:
     and who is above that.
     """
     for name in sorted(before.tenants.keys() - after.tenants.keys()):
-        yield f"tenant {name} is no more"
+        had = ", ".join(f"{_named(key)} {_amount(key, one)}" for key, one in _sorted(before, name))
+        yield f"tenant {name} is no more{f': it was charged {had}' if had else ''}"
     for name in sorted(after.tenants):
         new = after.tenants[name]
         old = before.tenants.get(name)
@@ -43,8 +50,14 @@ def changes(before: Standing, after: Standing) -> Iterator[str]:
             above, before_it = (one.parent or "nobody" for one in (new, old))
             yield f"tenant {name} is part of {above}, no more of {before_it}"
         elif _policy(old) != _policy(new):
-            yield f"tenant {name}: {', '.join(_changed(old, new))} changed, for pods to come"
+            changed = _changed(old, new)
+            stay = "" if _OF_PLACES.isdisjoint(changed) else ", pods that have a place keep it"
+            yield f"tenant {name}: {', '.join(changed)} changed{stay}"
         yield from _amounts(name, before, after)
+
+
+def _sorted(standing: Standing, name: str) -> list[tuple[str, int]]:
+    return sorted((key, one) for key, one in standing.used[name].items() if one)
 
 
 def _policy(tenant: Tenant) -> Mapping[str, object]:
@@ -55,6 +68,9 @@ def _policy(tenant: Tenant) -> Mapping[str, object]:
         "nodes": (tenant.selector, tenant.exclusive),
         "max_priority": tenant.max_priority,
         "spread": tenant.spread,
+        "reclaim": tenant.reclaim,
+        "reclaim_strategies": tenant.reclaim_strategies,
+        "min_runtime_s": tenant.min_runtime_s,
     }
 
 
@@ -74,7 +90,7 @@ def _amounts(name: str, before: Standing, after: Standing) -> Iterator[str]:
         moved = [] if limit == had.get(key) else [f"may use {_shown(key, had.get(key), limit)}"]
         if uses != charged.get(key, 0):
             moved.append(f"is charged {_shown(key, charged.get(key, 0), uses)}")
-        above = 0 if limit is None else max(0, uses - limit)
+        above = 0 if limit is None else max(0, after.counted[name].get(key, 0) - limit)
         if above and moved:
             moved.append(
                 f"is {_amount(key, above)} above that: its pods stay, and none of more comes until "

@@ -21,10 +21,10 @@ with its pod. So a tenant that was given GPUs alone gets the CPUs for its pods, 
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dispatcher.scheduling.tenants.shares import NO_SHARE, FairShare
-from dispatcher.scheduling.tenants.tree import NOTHING, TenantNode, TenantTree
+from dispatcher.scheduling.tenants.tree import TenantNode, TenantTree
 from shared.model.pod import PodId
 from shared.model.tenant import (
     ANY_PRIORITY,
@@ -53,11 +53,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """The pod that wants its quota back."""
+    """The pod that wants its quota back. `room`: what is missing for it on the node of `row`, too."""
 
     tenant: str
     priority: int
     asked: Mapping[str, int]
+    room: Mapping[str, int] = field(default_factory=dict)
+    row: int = -1
 
 
 @dataclass(slots=True)
@@ -98,11 +100,10 @@ def victims(
     tree: TenantTree,
     claimant: Claimant,
     candidates: Iterable[Candidate],
-    room: Mapping[str, int] = NOTHING,
 ) -> list[Candidate] | None:
     """Who has to go so that the claimant's quota is not exceeded, none if it is not; None if there
-    is no way. The tree is as of what Ready clusters can allocate now. `room`: what is missing on
-    the node that all candidates are on.
+    is no way. The tree is as of what Ready clusters can allocate now. Where room is missing on a
+    node, all candidates are there, or others of their group.
     """
     node = tree.nodes[claimant.tenant]
     policy, strategies = policy_of(node)
@@ -110,7 +111,7 @@ def victims(
         return None
     units = _units(tree, node, claimant, policy, candidates)
     for strategy in strategies:
-        found = _Search(tree, node, claimant, strategy, units, room).run()
+        found = _Search(tree, node, claimant, strategy, units).run()
         if found is not None:
             return found
     return None
@@ -151,7 +152,6 @@ class _Search:
         claimant: Claimant,
         strategy: str,
         units: Mapping[str, Sequence[_Unit]],
-        room: Mapping[str, int],
     ) -> None:
         self._tree = tree
         self._node = node
@@ -159,7 +159,7 @@ class _Search:
         self._strategy = strategy
         self._left = {tenant: list(some) for tenant, some in units.items()}
         self._taken: list[_Unit] = []
-        self._room = dict(room)
+        self._room = dict(claimant.room)
 
     def run(self) -> list[Candidate] | None:
         """The pods that have to go; None: they would not do."""
@@ -189,7 +189,7 @@ class _Search:
         node = self._tree.nodes[unit.tenant]
         for one in unit.pods:
             node.charge(one.amounts, times)
-            for name in self._room:
+            for name in self._room if one.row == self._claimant.row else ():
                 self._room[name] += times * one.amounts.get(name, 0)
 
     def _missing(self) -> list[str]:

@@ -7,7 +7,8 @@ from dispatcher.scheduling.delegation.protocol import target_of
 from dispatcher.scheduling.delegation.tracked_pods import TrackedPods
 from dispatcher.scheduling.delegation.tracking import Tracked
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.quota import without_figures
+from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from dispatcher.scheduling.views.group_rows import group_row
 from dispatcher.scheduling.views.pieces import Pieces, Row, in_order
 from shared.model.leases import LEASE, failover_text, stopped_after_s
@@ -106,11 +107,20 @@ def explain(core: SchedulerCore, namespace: str, name: str, cluster: str = "") -
         "left_behind": tracked.left_behind if _abroad(tracked) else None,
         "lower_priority": _lower_priority(core, tracked),
         "group": group_row(core, tracked),
-        "message": tracked.reported,
+        "message": _told(tracked, last),
         "refusals": _refusals(core, tracked.pod_id, tracked.source),
         "moved": core.rebalancing.of(tracked.pod_id, PodInfo(tracked.source, tracked.home)),
         "decision": last.record() if last else None,
     }
+
+
+def _told(tracked: Tracked, last: Decision | Unschedulable | None) -> str:
+    """What the pod was told, with the figures of now: that its tenant uses more or less since is no
+    news to be told again.
+    """
+    told = tracked.reported
+    newest = last.full_message if isinstance(last, Unschedulable) else told
+    return newest if without_figures(newest) == without_figures(told) else told
 
 
 def _abroad(tracked: Tracked) -> str:

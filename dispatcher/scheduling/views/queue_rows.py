@@ -6,6 +6,7 @@ from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.tenants.shares import FairShare
 from dispatcher.scheduling.views.pieces import Row
 from shared.model.pod import PodId
+from shared.model.reasons import Reasons, Why
 
 MOST = 1000  # places that are counted
 
@@ -55,15 +56,35 @@ def _place_row(core: SchedulerCore, ledger: QuotaLedger, pod_id: PodId, item: Qu
     if state == "active":
         where = f"behind the first {MOST}" if place is None else f"number {place}"
         return row | {"why": f"{where} of {waiting}: {row['why']}"}
+    row |= {"why": _of_group(core, item) or _of_itself(core, item)}
+    return row
+
+
+def _of_group(core: SchedulerCore, item: QueuedPod) -> str:
+    """What a member of a group waits for that is not in the queue itself; '' for all others."""
+    group = core.queue.groups.waits_in(item)
+    if group is None or group.lead is item:
+        return ""
+    if group.lead is None:
+        return Why(Reasons.GROUP_INCOMPLETE, group.note).text
+    lead = group.lead
+    stands = f"pod {lead.pod_info.pod.name} stands in the queue for its group {group.group.name}"
+    if lead.state.value != "active":
+        return f"{stands}: {_of_itself(core, lead)}"
+    return stands
+
+
+def _of_itself(core: SchedulerCore, item: QueuedPod) -> str:
     left_s = max(0.0, item.ready_at - core.fleet.now)
-    tried = f"after {item.attempts} attempts in vain" if item.attempts else "not tried yet"
+    times = f"{item.attempts} attempt{'s' if item.attempts > 1 else ''}"
+    tried = f"after {times} in vain" if item.attempts else "not tried yet"
     words = {
         "backoff": f"backs off for {left_s:.0f} s more, {tried}",
         "unschedulable": f"waits for something that may help it, {tried}: {_reasons(item)}",
         "gated": f"may not enter the queue: {item.note}",
         "waiting": f"has a place, and waits: {item.note}",
     }
-    return row | {"why": words[state]}
+    return words[item.state.value]
 
 
 def _reasons(item: QueuedPod) -> str:

@@ -8,14 +8,16 @@ from typing import Any
 
 from dispatcher.scheduling.core import SchedulerCore
 from dispatcher.scheduling.framework import PodInfo
-from dispatcher.scheduling.queued import QueuedPod
+from dispatcher.scheduling.queued import QueuedPod, State
 from dispatcher.scheduling.quota import QuotaLedger, charge_of, format_quota
 from dispatcher.scheduling.tenants.lending import Missing, lent, missing
 from dispatcher.scheduling.tenants.shares import FairShare
 from dispatcher.scheduling.tenants.tree import TenantNode, said_amount
 from dispatcher.scheduling.views.pieces import Row
+from dispatcher.scheduling.waiting_groups import WaitingGroup
 from shared.model.pod import Pod
 from shared.model.reasons import Reasons
+from shared.model.resources import Resources
 from shared.model.tenant import WEIGHT_ONE, Share, part_of, resource_of
 
 MOST_BORROWERS = 20
@@ -64,12 +66,14 @@ class TenantRows:
             }
 
     def amounts(self, node: TenantNode) -> dict[str, dict[str, int]]:
-        """Resource that it is limited in -> what it was given, uses, has borrowed and lent."""
-        used = node.whole()
+        """Resource that it is limited in -> what it was given, uses, has borrowed and lent. What its
+        parts use of what they keep for themselves is none of what it uses: no limit of its own
+        counts that.
+        """
         return {
             resource: {
                 "nominal": self._said(node.tenant.nominal, resource) or 0,
-                "used": used.get(resource, 0),
+                "used": node.usage.get(resource, 0),
                 "borrowed": node.borrowed(resource),
                 "lent": self._lent_by(node, resource),
                 "limit": node.potential[resource],
@@ -94,6 +98,9 @@ class TenantRows:
         for tenant, _, count in self._parked():
             for node in self._ledger.tree.nodes[tenant].path:
                 found[node.name] += count
+        for tenant, group in self._waiting_groups():
+            for node in self._ledger.tree.nodes[tenant].path:
+                found[node.name] += len(group.beside_lead)
         return found
 
     def starved(self) -> Counter[str]:
@@ -105,7 +112,20 @@ class TenantRows:
             if Reasons.QUOTA in one.reasons:
                 short = missing(self._settled(tenant), charge_of(one.pod_info.pod))
                 found[tenant] += count if short is not None and short.within else 0
+        for tenant, group in self._waiting_groups():
+            if group.lead is not None and Reasons.QUOTA in group.lead.reasons:
+                short = missing(self._settled(tenant), _charge_of(group))
+                if short is not None and short.within:
+                    found[tenant] += len(group.beside_lead)
         return found
+
+    def _waiting_groups(self) -> Iterator[tuple[str, WaitingGroup]]:
+        """By tenant, groups that lack members or found no place."""
+        for group in self._core.queue.groups if self._ledger.tenants else ():
+            tenant = self._ledger.tenant_of(group.group_id[0], group.group_id[1])
+            tried = group.lead is None or group.lead.state is State.UNSCHEDULABLE
+            if tenant is not None and tried and group.members:
+                yield tenant, group
 
     def _parked(self) -> Iterator[tuple[str, QueuedPod, int]]:
         if not self._ledger.tenants:
@@ -175,9 +195,8 @@ class TenantRows:
 
     def check(self, cluster: str, pod: Pod, replicas: int) -> Row:
         """Whether pods like this, submitted to its namespace in a cluster, are let pass by what the
-        tenants file says now.
+        tenants file says now. `borrows`: each of them; `why`, `frees`: of all `replicas` together.
         """
-        info = PodInfo(pod, cluster)
         tenant = self._ledger.tenant_of(cluster, pod.namespace)
         if tenant is None:
             return {"tenant": None, "fits": replicas, "replicas": replicas, "why": ""}
@@ -190,7 +209,9 @@ class TenantRows:
             )
         fits = 0 if why else self._ledger.times(tenant, asked, self._totals, replicas)
         node = self._settled(tenant)
-        exceeded = self._ledger.exceeded(tenant, asked, self._totals) if not why else None
+        together = {key: amount * replicas for key, amount in asked.items()}
+        exceeded = self._ledger.exceeded(tenant, together, self._totals) if not why else None
+        short = missing(node, together)
         closed = self._ledger.closed_parts(tenant, asked)
         return {
             "tenant": tenant,
@@ -201,7 +222,7 @@ class TenantRows:
             "why": why or (exceeded.text if exceeded else ""),
             "closed": [part.words for part in closed],
             "borrows": _borrows(node, asked),
-            "frees": self.frees(info),
+            "frees": None if short is None else _frees(short),
         }
 
     def frees(self, pod_info: PodInfo) -> Row | None:
@@ -209,8 +230,21 @@ class TenantRows:
         tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
         if tenant is None:
             return None
-        short = missing(self._settled(tenant), charge_of(pod_info.pod))
+        group = self._core.queue.groups.of(pod_info)
+        whole = _charge_of(group) if group is not None and group.is_whole else {}
+        asked = whole or charge_of(pod_info.pod)
+        short = missing(self._settled(tenant), asked)
         return None if short is None else _frees(short)
+
+
+def _charge_of(group: WaitingGroup) -> Resources:
+    """What as many members ask for as have to start together."""
+    needed = max(1, group.group.min_count - len(group.placed))
+    found: Resources = {}
+    for item in list(group.members.values())[:needed]:
+        for resource, amount in charge_of(item.pod_info.pod).items():
+            found[resource] = found.get(resource, 0) + amount
+    return found
 
 
 def _frees(short: Missing) -> Row:
@@ -265,8 +299,11 @@ def _rules(node: TenantNode) -> Row:
             ("exclusive", tenant.exclusive),
             ("max_priority", tenant.max_priority),
             ("spread", tenant.spread),
+            ("reclaim", tenant.reclaim),
+            ("reclaim_strategies", list(tenant.reclaim_strategies)),
+            ("min_runtime_s", tenant.min_runtime_s),
         )
-        told = {key: value for key, value in rules if value not in ([], {}, False, None)}
+        told = {key: value for key, value in rules if value not in ([], {}, False, None, "")}
         if told:
             said[one.name] = told
     return said

@@ -13,7 +13,8 @@ from shared.model.resources import unit_scale
 from shared.model.tenant import resource_of
 
 _AMOUNTS = {
-    "global_dispatcher_quota_used": "What a tenant's pods are charged: cores, bytes or counts.",
+    "global_dispatcher_quota_used": "What a tenant's pods are charged, with those of its parts above "
+    "what these keep: cores, bytes or counts.",
     "global_dispatcher_quota_limit": "What they may use together, in the same unit.",
     "global_dispatcher_quota_nominal": "What the tenants file gives to the tenant itself.",
     "global_dispatcher_quota_borrowed": "What it and those that are part of it use above "

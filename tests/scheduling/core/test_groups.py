@@ -11,6 +11,7 @@ from dispatcher.scheduling.views import explain
 from shared import messages as m
 from shared.model.group_kinds import POD_GROUPS
 from shared.model.names import CLUSTERS as MAY_GO_TO
+from shared.model.names import STAY
 from shared.model.node import Node
 from shared.model.pod import FLEET, Group, Pod
 from tests.laws.cores import make_core
@@ -473,3 +474,17 @@ def test_a_standby_that_takes_over_on_the_way_ends_the_group_whole(step: str) ->
         fleet.run(1)
         halves.add(len(fleet.places()))
     assert halves == {0, 3}
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_who_evicts_one_member_of_a_group_that_goes_as_a_whole_evicts_all(whole: bool) -> None:
+    fleet = Fleet()
+    gang = Group(POD_GROUPS, "train", "u1", 4, "cluster", whole)
+    for name in ("a", "b", "c", "d"):
+        fleet.home.submit(name, 2000, group=gang, annotations={STAY: "true"})
+    fleet.run(3)
+    fleet.home.submit("important", 2000, priority=1000, annotations={STAY: "true"})
+    fleet.report()
+    fleet.tick()
+    victims = [one.pod.name for _, one in fleet.mail if isinstance(one, m.Evict)]
+    assert len(victims) == (4 if whole else 1), victims

@@ -2,6 +2,8 @@
 
 from dispatcher.scheduling.quota import BEHIND, QuotaLedger
 from shared.messages import AnyIntent, ReportUnschedulable
+from shared.model.group_kinds import POD_GROUPS
+from shared.model.pod import Group
 from shared.model.tenant import Share, Tenant
 from tests.builders import node, pod
 from tests.scheduling.one_cluster import OneCluster
@@ -22,6 +24,12 @@ class World(OneCluster):
     def come(self, *names: str, cpu: int = 1, priority: int = 0) -> None:
         whose = [(name, name.partition("-")[0]) for name in names]
         self.submit(*(pod(name).namespace(one).cpu(cpu).priority(priority).build() for name, one in whose))
+
+    def come_together(self, *names: str, cpu: int = 1, priority: int = 1000, least: int = 0) -> None:
+        """Red pods that start together: all of them, or so many at least."""
+        group = Group(POD_GROUPS, "train", "u1", least or len(names), "cluster")
+        built = [pod(name).namespace("red").cpu(cpu).priority(priority).set(group=group).build() for name in names]
+        self.submit(*built)
 
     def end(self, *names: str) -> None:
         for name in names:
@@ -130,3 +138,52 @@ def test_a_batch_goes_as_far_as_what_others_wait_for() -> None:
     placed = world.placed()
     assert "red-big" in placed
     assert len(placed) == 3
+
+
+def test_a_group_that_is_too_few_to_start_holds_up_nobody() -> None:
+    world = full()
+    world.end("red-big")
+    world.come_together("red-a", "red-b")
+    world.tick()
+    assert world.ledger.claims.above("red", 0)["cpu"] > 0
+    world.end("red-b")
+    world.end("red-1")
+    world.run(15)
+    assert len(world.placed() & {"red-5", "red-6"}) == 1
+
+
+def test_a_group_of_higher_priority_gets_together_what_it_needs_to_start() -> None:
+    world = full(cpu=1)
+    world.end("red-big")
+    world.come_together("red-a", "red-b", "red-c")
+    world.run(2)
+    for name in ("red-1", "red-2"):
+        world.end(name)
+        world.run(15)
+        assert world.placed().isdisjoint({"red-5", "red-6", "red-a"})
+    world.end("red-3")
+    world.run(15)
+    assert world.placed() == {"red-4", "red-a", "red-b", "red-c"}
+
+
+def test_a_group_that_asks_for_more_than_its_tenant_could_ever_use_holds_up_nobody() -> None:
+    world = full(cpu=1)
+    world.end("red-big")
+    world.come_together(*(f"red-{letter}" for letter in "abcde"))
+    world.run(2)
+    world.end("red-1", "red-2")
+    world.run(15)
+    assert world.placed() == {"red-3", "red-4", "red-5", "red-6"}
+
+
+def test_members_of_lower_priority_are_not_held_up_by_their_own_group() -> None:
+    world = full(cpu=1)
+    world.end("red-big", "red-5", "red-6")
+    group = Group(POD_GROUPS, "train", "u1", 4, "cluster")
+    of = {"red-a": 1000, "red-b": 10, "red-c": 10, "red-d": 0}
+    built = (pod(name).namespace("red").cpu(1).priority(at).set(group=group) for name, at in of.items())
+    world.submit(*(one.build() for one in built))
+    world.run(2)
+    world.end("red-1", "red-2", "red-3", "red-4")
+    world.run(15)
+    assert world.placed() == of.keys()

@@ -53,6 +53,12 @@ class World(OneCluster):
         self.submit(*(self.built(name, cpu).priority(priority).build() for name in names))
         self.run(1)
 
+    def come_together(self, members: int, cpu: int = 1) -> None:
+        """Red pods that start together."""
+        group = Group("annotation", "train", "", members, "cluster")
+        self.submit(*(self.built(f"red-{at}", cpu).set(group=group).build() for at in range(members)))
+        self.run(1)
+
     def built(self, name: str, cpu: int = 1) -> PodBuilder:
         tenant = name.partition("-")[0]
         return pod(name).namespace(tenant).labels(app=tenant).cpu(cpu)
@@ -153,6 +159,31 @@ def test_nobody_goes_for_a_pod_that_would_find_no_place_all_the_same() -> None:
     assert world.evicted == []
 
 
+def test_pods_that_ask_in_vain_keep_no_other_tenant_from_being_looked_at() -> None:
+    """They came before, are more important, and no two of them are alike."""
+    world = World(team("red", 4), team("vain", 4), team("blue", 2), room=(5, 5))
+    world.come(*(f"blue-{at}" for at in range(10)))
+    assert world.placed("blue") == 10
+    world.submit(*(world.built(f"vain-{at}").memory(f"{91 + at}Gi").priority(9).build() for at in range(60)))
+    world.run(1)
+    world.come("red-1")
+    world.run(3)
+    assert world.placed("red") == 1
+
+
+def test_where_very_many_kinds_of_pods_wait_there_is_a_look_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._LINES_PER_S", 10)
+    world = World(team("red", 4), team("vain", 4), team("blue", 2), room=(5, 5))
+    world.come(*(f"blue-{at}" for at in range(10)))
+    world.submit(*(world.built(f"vain-{at}").memory(f"{91 + at}Gi").build() for at in range(100)))
+    world.run(2)
+    world.come("red-1")
+    world.run(5)
+    assert world.placed("red") == 0
+    world.run(10)
+    assert world.placed("red") == 1
+
+
 def test_a_pod_that_runs_for_less_than_it_may_stays() -> None:
     world = World(team("red", 4), team("blue", 2, min_runtime_s=50.0))
     world.come(*(f"blue-{at}" for at in range(6)))
@@ -176,6 +207,26 @@ def test_a_budget_keeps_its_pods_and_others_go() -> None:
     assert [name.partition("-")[0] for name in world.names()] == ["green"]
 
 
+@pytest.mark.parametrize(("allowed", "gone"), [(1, 0), (2, 0), (3, 3)])
+@pytest.mark.parametrize("room", [(16,), (6,)], ids=["for quota", "for room as well"])
+def test_nobody_goes_if_a_budget_keeps_some_of_those_that_have_to(
+    room: tuple[int, ...], allowed: int, gone: int
+) -> None:
+    world = lent(room=room)
+    world.report(objects=(PodDisruptionBudget("blue", "b", LabelSelector({"app": "blue"}), allowed, ()),))
+    world.come("red-1", cpu=3)
+    world.run(8)
+    assert len(world.evicted) == gone
+
+
+def test_two_pods_do_not_take_what_a_budget_lets_one_have() -> None:
+    world = lent(goes_after=30)
+    world.report(objects=(PodDisruptionBudget("blue", "b", LabelSelector({"app": "blue"}), 1, ()),))
+    world.come("red-1", "red-2")
+    world.run(8)
+    assert len(world.evicted) == 1
+
+
 def test_whoever_is_not_let_go_is_not_asked_at_once_again_and_what_was_kept_is_free() -> None:
     world = lent()
     world.verdict = REFUSED
@@ -186,6 +237,14 @@ def test_whoever_is_not_let_go_is_not_asked_at_once_again_and_what_was_kept_is_f
     world.run(40)
     assert len(set(world.names())) == 2
     assert world.placed("red") == 1
+
+
+def test_a_pod_for_which_nobody_is_let_go_asks_ever_less_often() -> None:
+    world = lent()
+    world.verdict = REFUSED
+    world.come("red-1")
+    world.run(1300)
+    assert 5 <= len(world.evicted) <= 8
 
 
 def test_quota_that_is_kept_is_free_again_once_its_pod_is_gone() -> None:
@@ -201,6 +260,20 @@ def test_quota_that_is_kept_is_free_again_once_its_pod_is_gone() -> None:
     world.come("blue-new")
     world.run(15)
     assert world.pods["blue-new"].node
+
+
+def test_who_has_others_evicted_for_pods_that_are_gone_then_asks_ever_more_rarely() -> None:
+    world = lent(again=True)
+    for at in range(30):
+        had = len(world.evicted)
+        world.come(f"red-{at}", cpu=4)
+        world.run(1)
+        if len(world.evicted) > had:
+            gone = world.pods.pop(f"red-{at}")
+            world.report(pods_gone=(gone.uid,))
+    assert 4 <= len(world.evicted) <= 4 * 3, "pauses of 10, 20, 40 s"
+    world.run(50)
+    assert world.placed("red") > 0, "who stays gets what was lent"
 
 
 def test_a_group_that_is_evicted_whole_goes_whole() -> None:
@@ -236,6 +309,100 @@ def test_who_asked_in_vain_asks_at_once_when_its_tenant_uses_less_than_its_own()
     assert world.placed("blue") == 4
     world.run(3)
     assert (world.placed("red"), world.placed("blue")) == (3, 2)
+
+
+@pytest.mark.parametrize(("covered", "allowed"), [(1, 0), (3, 2)])
+def test_a_group_that_is_evicted_whole_stays_whole_if_one_of_it_has_to_stay(covered: int, allowed: int) -> None:
+    world = World()
+    gang = Group("PodGroup", "gang", whole=True)
+    apps = ("kept" if at < covered else "other" for at in range(3))
+    world.submit(*(world.built(f"blue-{at}").labels(app=app).set(group=gang).build() for at, app in enumerate(apps)))
+    world.run(2)
+    world.come(*(f"blue-more-{at}" for at in range(3)), priority=5)
+    world.report(objects=(PodDisruptionBudget("blue", "b", LabelSelector({"app": "kept"}), allowed, ()),))
+    world.come("red-1")
+    world.run(20)
+    assert len(world.evicted) == 1
+    assert world.names()[0].startswith("blue-more-")
+
+
+@pytest.mark.parametrize("goes_after", [0, 5])
+def test_a_group_of_a_lender_gets_together_what_it_needs_to_start_and_no_more(goes_after: int) -> None:
+    world = lent(again=True, goes_after=goes_after)
+    world.come_together(3)
+    world.run(120)
+    assert (world.placed("red"), world.placed("blue")) == (3, 3)
+    assert len(world.evicted) == 3
+    assert not world.ledger.holds(("a", "uid-red-0"))
+
+
+def test_what_is_missing_of_a_whole_group_goes_though_one_of_it_would_fit() -> None:
+    world = lent()
+    world.leave("blue-0")
+    world.come_together(3)
+    world.run(20)
+    assert (world.placed("red"), world.placed("blue")) == (3, 3)
+    assert len(world.evicted) == 2
+
+
+@pytest.mark.parametrize(
+    ("members", "cpu", "room"), [(5, 1, (16, 16)), (1, 4, (3, 3)), (2, 2, (1,) * 6)], ids=["quota", "one", "nodes"]
+)
+def test_nobody_goes_for_a_group_that_would_not_start_all_the_same(
+    members: int, cpu: int, room: tuple[int, ...]
+) -> None:
+    world = lent(room=room)
+    world.come_together(members, cpu)
+    world.run(600)
+    assert world.placed("red") == 0
+    assert world.evicted == []
+
+
+def test_nothing_is_kept_for_a_group_that_became_too_few_meanwhile() -> None:
+    world = lent(goes_after=30)
+    world.come_together(3)
+    world.run(2)
+    assert sum(world.ledger.holds(("a", f"uid-red-{at}")) for at in range(3)) == 3
+    world.leave("red-1")
+    world.run(3)
+    assert not any(world.ledger.holds(("a", f"uid-red-{at}")) for at in range(3))
+    world.run(60)
+    assert (world.placed("red"), world.placed("blue"), len(world.evicted)) == (0, 3, 3)
+
+
+def test_a_group_that_is_evicted_whole_goes_whole_for_room_on_one_node_too() -> None:
+    world = World(team("red", 4), team("blue", 2), room=(3, 3))
+    gang = Group("PodGroup", "gang", min_count=4, whole=True)
+    world.submit(*(world.built(f"blue-{at}").set(group=gang).build() for at in range(4)))
+    world.run(2)
+    assert len({world.pods[f"blue-{at}"].node for at in range(4)}) == 2
+    world.come("red-1", cpu=2)
+    world.run(20)
+    assert sorted(world.names()) == ["blue-0", "blue-1", "blue-2", "blue-3"]
+    assert world.placed("red") == 1
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 3])
+def test_a_group_of_which_one_may_not_go_stays_whole(allowed: int) -> None:
+    world = World()
+    gang = Group("PodGroup", "gang", whole=True)
+    world.submit(*(world.built(f"blue-{at}").set(group=gang).build() for at in range(3)))
+    world.run(2)
+    world.come(*(f"blue-more-{at}" for at in range(3)), priority=5)
+    labels = LabelSelector({"app": "blue"})
+    world.report(objects=(PodDisruptionBudget("blue", "b", labels, allowed, ()),))
+    world.come("red-1")
+    world.run(8)
+    assert sorted(world.names()) == {0: [], 1: ["blue-more-0"], 3: ["blue-0", "blue-1", "blue-2"]}[allowed]
+
+
+def test_nobody_goes_for_what_others_leave_already() -> None:
+    world = lent(goes_after=30)
+    world.terminate("blue-0")
+    world.come("red-1")
+    world.come("red-2", cpu=2)
+    world.run(60)
+    assert (world.placed("red"), world.placed("blue"), len(world.evicted)) == (2, 3, 2)
 
 
 def test_two_pods_do_not_reclaim_the_same() -> None:

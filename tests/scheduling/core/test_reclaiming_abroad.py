@@ -3,13 +3,15 @@
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.messages import NO_PRIORITY, STALE
+from shared.model.node import Node
 from shared.model.tenant import ANY_PRIORITY, Share, Tenant
 from tests.laws.cores import make_core
 from tests.scheduling.core import test_preemptors
-from tests.scheduling.core.test_preemptors import World, outcome, signed, unanswered
+from tests.scheduling.core.test_preemptors import SIZE, World, a_pod, outcome, signed, unanswered
 
 TENANTS = (
     Tenant("all", (), {}, reclaim=ANY_PRIORITY),
@@ -51,3 +53,26 @@ def test_for_a_pod_that_is_not_confirmed_nobody_goes_and_nothing_is_kept(ledger:
     world.run(5.0)
     assert world.orders == []
     assert not ledger.holds(("east", "uid-high0"))
+
+
+def test_nobody_goes_at_home_while_others_would_have_to_go_where_the_pod_may_not_ask(
+    ledger: QuotaLedger,
+) -> None:
+    ledger.take((*TENANTS[:2], Tenant("blue", ("west/default", "east/blue"), {}, parent="all")))
+    world = World(nodes=0, answer=lambda intent, _: outcome(intent, STALE, message="there is no such pod"))
+    half = {"cpu": 2000}
+    low = a_pod("low", requests=half, node="w0", phase="Running")
+    world.report("west", nodes=(Node("w0", ready=True, allocatable=SIZE),), pods=(low,))
+
+    def borrow(name: str) -> None:
+        borrower = replace(a_pod(name, requests=half, node="e0", phase="Running"), namespace="blue")
+        world.report("east", nodes=(Node("e0", ready=True, allocatable=SIZE),), pods=(borrower,))
+
+    borrow("first")
+    world.submit()
+    world.run(5.0)
+    assert [one.pod.name for one in world.orders] == ["first"]
+    world.report("east", pods_gone=("uid-first",))
+    borrow("second")
+    world.run(40.0)
+    assert [one.pod.name for one in world.orders] == ["first"]

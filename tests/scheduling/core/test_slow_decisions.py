@@ -50,6 +50,15 @@ def test_decisions_that_take_no_longer_than_one_may_are_never_charged() -> None:
     assert len(bound(core.handle(deciding(LONGEST_S), 2.0))) == len(pods)  # 3 s in all
 
 
+def test_a_large_group_has_no_more_time_than_others_for_being_large() -> None:
+    slow = SlowDecisions()
+    items = [queued("n")] * 100_000
+    slow.note(items, 1.0, 1.0)
+    assert not slow
+    slow.note(items, 40.0, 2.0)
+    assert slow.rests(items[0], 60.0)
+
+
 def test_only_a_namespace_that_was_not_known_takes_the_place_of_another() -> None:
     slow = SlowDecisions()
     items = [queued(f"n-{at}") for at in range(MOST_KEPT + 1)]

@@ -8,6 +8,8 @@ from dispatcher.plugins.priority_sort import BEFORE_PRIORITY, IGNORED, Order, Pr
 from dispatcher.scheduling import events
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.messages import Bind
+from shared.model.group_kinds import OURS
+from shared.model.pod import Group
 from shared.model.tenant import Share, Tenant
 from tests.builders import node, pod
 from tests.scheduling.one_cluster import OneCluster
@@ -98,6 +100,17 @@ def test_the_setting_says_whether_priority_or_the_share_is_asked_first(order: Or
     assert world.decide(1)[:1] == [first]
 
 
+def test_borrowers_with_large_groups_take_turns_group_by_group() -> None:
+    world = World(team("red"), team("blue"))
+    for tenant in ("red", "blue"):
+        for group in range(6):
+            gang = Group("PodGroup", f"gang{group}", min_count=15)
+            some = (pod(f"{tenant}-{group}-{at}").namespace(tenant).set(group=gang).cpu("100m") for at in range(15))
+            world.submit(*(one.build() for one in some))
+    world.tick()
+    assert [world.ledger.usage(tenant)["cpu"] for tenant in ("red", "blue")] == [4500, 4500]
+
+
 def test_no_tenant_is_above_its_limit_and_nothing_supposed_is_left() -> None:
     world = World(team("red", cpu=4_000), team("blue", cpu=2_000))
     for tenant in ("red", "blue"):
@@ -109,3 +122,17 @@ def test_no_tenant_is_above_its_limit_and_nothing_supposed_is_left() -> None:
         for tenant in ("red", "blue")
     ]
     assert sum(used) <= 16_000
+
+
+def test_a_group_is_as_many_turns_as_it_has_members() -> None:
+    """Else who makes groups of all pods would be ahead of who does not, by the size of these."""
+    world = World(team("red", 5000), team("blue", 5000))
+    for at in range(100):  # no two alike, and nobody borrows
+        told = Group(OURS, f"g{at // 20}", "", 20)
+        red = pod(f"red-{at}").namespace("red").cpu(f"{1 + at % 40}m").set(group=told)
+        blue = pod(f"blue-{at}").namespace("blue").cpu(f"{1 + at % 41}m")
+        world.submit(red.build(), blue.build())
+    sent = list[str]()
+    while len(sent) < 80:
+        sent += world.decide(1)
+    assert 0.4 < Counter(sent)["red"] / len(sent) < 0.65

@@ -1,12 +1,14 @@
 """Who is decided next, and why; and where one pod stands, whatever it waits for."""
 
 import pytest
+from msgspec.structs import replace
 
 from dispatcher.scheduling.events import ClusterChanged
 from dispatcher.scheduling.queue import IN_A_ROW
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.views.queue_rows import place_view, queue_counts, queue_view
 from shared.messages import Changes
+from shared.model.pod import Group
 from shared.model.tenant import Share, Tenant
 from tests.builders import PodBuilder, pod
 from tests.laws.cores import make_core
@@ -29,8 +31,8 @@ class World:
         if tenants:
             self.ledger.charge(("a", "earlier"), "blue", {"cpu": 3000})
 
-    def come(self, *pods: PodBuilder, now: float = 1.0) -> None:
-        built = tuple(one.cpu("100m").build() for one in pods)
+    def come(self, *pods: PodBuilder, now: float = 1.0, group: Group | None = None) -> None:
+        built = tuple(replace(one.cpu("100m").build(), group=group) for one in pods)
         self.revision += 1
         full = self.revision == 1
         changes = Changes("a", "uid-a", "life", self.revision - 1, self.revision, full=full, pods=built)
@@ -102,6 +104,25 @@ def test_the_place_of_a_pod(built: PodBuilder, state: str, words: str) -> None:
     assert place_view(world.core, world.ledger, "red", "unknown") is None
 
 
+def test_members_of_a_group_are_said_to_wait_for_others_or_for_the_one_that_stands_for_them() -> None:
+    world = World(())
+    train = Group("annotation", "train", "", 3, "cluster")
+
+    def why(name: str) -> str:
+        row = place_view(world.core, world.ledger, "default", name)
+        assert row is not None
+        return str(row["why"])
+
+    world.come(pod("p0"), pod("p1"), group=train)
+    assert why("p0") == "incomplete pod group train: 2 of min 3 pods are here"
+    world.come(pod("p2"), group=train)
+    assert why("p0") == "number 1 of 1: priority 0"
+    assert why("p1") == "pod p0 stands in the queue for its group train"
+    items = world.core.queue.pop_class(1.0, 1)
+    world.core.queue.unschedulable_all(items, frozenset(), 1.0)
+    assert "p0 stands in the queue for its group train: waits for something that may help it" in why("p1")
+
+
 def test_one_that_was_refused_is_said_to_wait_for_what_would_help_it() -> None:
     world = World()
     world.come(pod("p").namespace("red"))
@@ -110,5 +131,5 @@ def test_one_that_was_refused_is_said_to_wait_for_what_would_help_it() -> None:
     row = place_view(world.core, world.ledger, "red", "p")
     assert row is not None
     assert row["place"] is None
-    assert row["why"] == "waits for something that may help it, after 1 attempts in vain: no node is known"
+    assert row["why"] == "waits for something that may help it, after 1 attempt in vain: no node is known"
     assert queue_counts(world.core)["unschedulable"] == 1

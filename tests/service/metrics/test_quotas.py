@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from dispatcher.scheduling.views import TenantRows
 from dispatcher.service.gateway.authority import ensure
 from dispatcher.service.gateway.metrics import CertificateCollector
 from dispatcher.service.metrics.quotas import QuotaCollector
@@ -46,6 +47,28 @@ def test_of_each_tenant_is_told_what_is_lent_and_borrowed_and_who_waits_for_it()
     assert [told("tenant_share", one) for one in ("a", "b", "all")] == [0, 0.75, 0]
     assert [told("tenant_waiting_pods", one) for one in ("a", "b", "all")] == [2, 1, 3]
     assert [told("tenant_starved_pods", one) for one in ("a", "b")] == [2, 0]
+
+
+def test_what_parts_keep_for_themselves_is_not_told_as_used_up() -> None:
+    """docs/tenants.md: 40 of its own for a, of which it lends 10"""
+    keeps = tenant("a", cpu=40, parent="all", lending_limit={"cpu": Share(absolute=10_000)})
+    world = World(tenant("all", cpu=5), keeps, tenant("b", parent="all"))
+    world.come("a", *(f"a{at}" for at in range(20)))
+    world.come("b", "b1", "b2")
+    all_of_it = TenantRows(world.core, world.ledger).all()[0]
+    assert (all_of_it["used"], all_of_it["limit"]) == ("2", "15")
+    told = TenantRows(world.core, world.ledger).one("all")
+    assert told is not None
+    assert [told["resources"][0][key] for key in ("usage", "used", "available")] == ["2", "22", "13"]
+
+
+def test_all_rules_of_a_tenant_are_told() -> None:
+    world = World(tenant("a", cpu=1, reclaim="any", reclaim_strategies=("LessThanInitialShare",), min_runtime_s=60.0))
+    told = TenantRows(world.core, world.ledger).one("a")
+    assert told is not None
+    assert told["rules"] == {
+        "a": {"reclaim": "any", "reclaim_strategies": ["LessThanInitialShare"], "min_runtime_s": 60.0}
+    }
 
 
 @pytest.mark.parametrize("text", [None, b"no certificate"])

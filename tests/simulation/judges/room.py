@@ -1,8 +1,10 @@
 """Promises about room and quota."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Set
 from fnmatch import fnmatchcase
 
+from shared.model.tenant import Tenant
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, CLUSTERS, PROXY, SCHEDULER, PodFact, by_product
 from tests.simulation.judges.limits import limits_of
@@ -124,7 +126,8 @@ class QuotaKept(Judge):
 class NobodyWaits(Judge):
     """In the end no pod waits that a node would take: by room, cluster, namespace, spread, cordon and quota.
 
-    Of a group as many as have to start together would find one, where those that started are.
+    Of a group as many as have to start together would find one, where those that started are. What is left of a quota
+    is for those of its pods first that are of higher priority and wait for more of it (docs/algorithms/fair-order.md).
 
     A cluster takes no pods of one that it first heard of as another: an operator has to say which is meant. A copy
     whose marks somebody took off counts twice: as a pod of others, and through its source's claim (docs/protocol.md).
@@ -134,18 +137,51 @@ class NobodyWaits(Judge):
 
     def at_end(self) -> None:
         for cluster, pod in self.fleet.pods():
-            meta, spec = pod["metadata"], pod["spec"]
-            ours = spec.get("schedulerName") == SCHEDULER and not spec.get("nodeName")
-            fact = self.facts.pods[meta["uid"]]
-            if not ours or not fact.is_source or meta.get("deletionTimestamp") or spec.get("schedulingGates"):
+            fact = self.facts.pods[pod["metadata"]["uid"]]
+            if not self._waits(pod) or self._miswritten(pod):
                 continue
-            if self._miswritten(pod):
-                continue
-            found = self._places(cluster, pod)
+            found = self._places(cluster, pod, self._kept_before(fact))
             where = self._whole_place(cluster, fact, [*found]) if fact.group else next(found, "")
             if where:
                 told = (condition(pod, "PodScheduled") or {}).get("message", "nothing")
                 self.say(fact.title, f"waits although {where} has room; it is told: {told[:160]}")
+
+    def _waits(self, pod: Object) -> bool:
+        """Whether it is a user's, for us, and has no place."""
+        meta, spec = pod["metadata"], pod["spec"]
+        ours = spec.get("schedulerName") == SCHEDULER and not spec.get("nodeName")
+        held = meta.get("deletionTimestamp") or spec.get("schedulingGates")
+        return ours and self.facts.pods[meta["uid"]].is_source and not held
+
+    def _kept_before(self, fact: PodFact) -> int:
+        """CPU that pods of higher priority of its tenant wait for: those that quota refuses, though what the tenant was
+        given would do. A group that has too few members waits for nothing.
+        """
+        tenant = self._tenant(fact)
+        if tenant is None:
+            return 0
+        asked: Counter[tuple[str, str, str, str]] = Counter()  # by who starts together
+        there: Counter[tuple[str, str, str, str]] = Counter()
+        above: dict[tuple[str, str, str, str], PodFact] = {}
+        for cluster, pod in self.fleet.pods():
+            one = self.facts.pods[pod["metadata"]["uid"]]
+            key = (cluster, one.namespace, one.group, "" if one.group else one.uid)
+            there[key] += one.is_source and active(pod)
+            if self._waits(pod) and one.priority > fact.priority and self._tenant(one) is tenant:
+                above[key] = one
+                asked[key] += cpu_of(pod)
+        given = tenant.nominal.get("cpu")
+        most = (given.absolute if given else 0) or float("inf")
+        return sum(
+            asked[key]
+            for key, one in above.items()
+            if there[key] >= one.least and asked[key] <= most
+            if self._charged(one.cluster, one.namespace, asked[key])
+        )
+
+    def _tenant(self, fact: PodFact) -> Tenant | None:
+        tenants = self.fleet.sizes.tenants
+        return next((one for one in tenants if one.owns(fact.cluster, fact.namespace)), None)
 
     def _whole_place(self, home: str, fact: PodFact, nodes: list[str]) -> str:
         """Where so many of the pod's group would find a place, each as large as the largest; "" for nowhere."""
@@ -179,7 +215,7 @@ class NobodyWaits(Judge):
         written = f"{NAMESPACES}/{meta['namespace']}/pods/{meta['name']}" in self.fleet.meddled
         return written and CLAIM in meta.get("annotations", {}) and f"metadata.annotations[{CLAIM}]" in told
 
-    def _places(self, home: str, pod: Object) -> Iterator[str]:
+    def _places(self, home: str, pod: Object, before: int = 0) -> Iterator[str]:
         space = pod["metadata"]["namespace"]
         allowed = pod["metadata"].get("annotations", {}).get(CLUSTERS, "")
         spread = spread_of(pod)
@@ -194,7 +230,7 @@ class NobodyWaits(Judge):
             if spread is not None and self._lopsided(name, spread):
                 continue
             cpu = cpu_of(pod) + self.fleet.sidecars.get((name, space), 0) * (name != home)
-            if self._charged(home, space, cpu) or self._charged(home, space, cpu + self._before(home, pod)):
+            if self._charged(home, space, cpu + before):
                 continue
             for node in cluster.api.nodes():
                 if self._takes(name, node, cpu):
@@ -224,22 +260,6 @@ class NobodyWaits(Judge):
         meta = pod["metadata"]
         copy = self.facts.home_of(pod) and f"{NAMESPACES}/{meta['namespace']}/pods/{meta['name']}"
         return cpu_of(pod) * (2 if copy in self.fleet.meddled else 1)
-
-    def _before(self, home: str, pod: Object) -> int:
-        """CPU that its tenant's pods of higher priority wait for, each of which quota alone refuses, too."""
-        tenants = self.fleet.sizes.tenants
-        space, priority = pod["metadata"]["namespace"], pod["spec"].get("priority", 0)
-        mine = next((one for one in tenants if one.owns(home, space)), None)
-        if mine is None:
-            return 0
-        waiting = [
-            (cluster, other["metadata"]["namespace"], cpu_of(other))
-            for cluster, other in self.fleet.pods()
-            if active(other) and not other["spec"].get("nodeName") and other["spec"].get("priority", 0) > priority
-        ]
-        return sum(
-            cpu for cluster, name, cpu in waiting if mine.owns(cluster, name) and self._charged(cluster, name, cpu)
-        )
 
     def _charged(self, cluster: str, space: str, cpu: int) -> bool:
         """Whether its tenant's quota speaks against a pod of this size: what a webhook adds to it counts as well."""
