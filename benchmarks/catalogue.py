@@ -58,7 +58,7 @@ _SECONDS = {
     "gangs_that_fit_nowhere": 20,
     "list_and_decode": 40,
     "fragmentation": 60,
-    "tenant_shares": 70,
+    "tenant_shares": 100,
     "closed_loop": 40,
     "fleet_of_agents": 240,
     "fleet_of_a_million": 180,
