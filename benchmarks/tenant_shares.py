@@ -91,6 +91,7 @@ class Loop:
         self.now = 1000.0
         self.cpu = 1000 * cpus
         self.evicted = 0
+        self.endless = False  # from then on no pod ends by itself
         self._dice = random.Random(seed)
         self._numbers = itertools.count()
         self._revision = itertools.count(1)
@@ -158,7 +159,8 @@ class Loop:
         ended = []
         while self._ends and self._ends[0][0] <= self.now:
             ended.append(heapq.heappop(self._ends)[1])
-        self._gone([uid for uid in ended if uid in self._pods])
+        there = [self._pods[uid] for uid in ended if uid in self._pods]
+        self._gone([pod.uid for pod in there if pod.terminating or not self.endless])
         while self._core.folding:
             self._take(self._core.handle(events.FoldOn(_CLUSTER), self.now))
         self._take(self._core.handle(events.Tick(1000), self.now))
@@ -253,7 +255,7 @@ def steady(loop: Loop, windows: int, window_s: float = _WINDOW_S) -> list[Window
 @dataclass(frozen=True)
 class Lending:
     """Virtual seconds until the quota of a tenant that left is used by others; and since it is back
-    until it uses what it was given, with so many evictions.
+    until it uses what it was given, by so many evictions alone.
     """
 
     lent_s: float
@@ -262,7 +264,7 @@ class Lending:
 
 
 def lend(loop: Loop, settle_s: float = _WINDOW_S) -> Lending:
-    """`red` leaves, and comes back when all it had is lent."""
+    """`red` leaves, and comes back when all it had is lent. No pod ends by itself from then on."""
     others = [name for name in WEIGHTS if name != "red"]
     for name in WEIGHTS:
         loop.demand(name)
@@ -271,6 +273,7 @@ def lend(loop: Loop, settle_s: float = _WINDOW_S) -> Lending:
     lent_s = loop.seconds_until(loop.cpu, *others)
     loop.run(settle_s)
     before = loop.evicted
+    loop.endless = True
     loop.demand("red")
     back_s = loop.seconds_until(loop.due("red"), "red")
     return Lending(lent_s, back_s, loop.evicted - before)
