@@ -13,6 +13,7 @@ from benchmarks import (
     gangs,
     listing,
     scheduler_perf,
+    tenant_shares,
     tracing,
     waiting_groups,
 )
@@ -46,6 +47,7 @@ _OWN = (
     *beside_kube_scheduler.CASES,
     *mixed.CASES,
     *first_pods.CASES,
+    *tenant_shares.CASES,
     *tracing.CASES,
     *gangs.CASES,
 )
@@ -56,6 +58,7 @@ _SECONDS = {
     "gangs_that_fit_nowhere": 20,
     "list_and_decode": 40,
     "fragmentation": 60,
+    "tenant_shares": 100,
     "closed_loop": 40,
     "fleet_of_agents": 240,
     "fleet_of_a_million": 180,

@@ -59,6 +59,10 @@ __all__ = ["QueuedPod", "SchedulingQueue", "WakeEvent"]
 # them
 IN_A_ROW = 256
 _FLUSHED = 1000  # lines, and pods, at a time; the next flush goes on with the others
+# Lines that quota refuses back off for as long as each other, and no longer than the tries of all
+# cost: else quota that comes free meanwhile goes to whoever is not backing off, whatever the shares.
+_QUOTA_S = 0.1
+_QUOTA_TRIES_PER_S = 250
 # Enum look-ups are slow
 _ACTIVE = State.ACTIVE
 _BACKOFF = State.BACKOFF
@@ -73,7 +77,8 @@ class SchedulingQueue(QueuedGroups):
     """Holds every pod that waits. `classify` names the class of a pod: equal names are decided
     together.
 
-    Back-off starts at `first_s` and doubles to `longest_s`. All operations are O(log n), `wake` and
+    Back-off starts at `first_s` and doubles to `longest_s`; after a refusal for quota alone it is
+    `_QUOTA_S`, or longer where many lines wait for quota. All operations are O(log n), `wake` and
     `wake_rest` per pod they wake and class whose hint they ask for.
     """
 
@@ -347,11 +352,12 @@ class SchedulingQueue(QueuedGroups):
         unflushed = self._unflushed
         tickets = self._tickets
         class_key = items[0].class_key
+        pause = self._pause if alone else self._pause_of(items[0], reasons)
         self._note_claims(items, for_quota=reasons == QUOTA)
         for item in items:
             if item.attempts != attempts or line is None:
                 attempts = item.attempts
-                ready_at = now + self._pause.after(attempts + 1)
+                ready_at = now + pause.after(attempts + 1)
             was_first = item.line
             before = item.reasons
             # as `retry`
@@ -379,13 +385,21 @@ class SchedulingQueue(QueuedGroups):
             unflushed.add(item)
             if was_first is not None and was_first.alike is not None:
                 if before == reasons and was_first.alike == line.alike:
-                    was_first.refused_again(now, self._pause)
+                    was_first.refused_again(now, pause)
                 else:
                     self._left.append(was_first)
             if (group := self.groups.waits_in(item)) is not None:
                 group.failed(item)
         self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
         unflushed.forget_void(len(pods))
+
+    def _pause_of(self, item: QueuedPod, reasons: frozenset[Reason]) -> Backoff:
+        """The pauses of a pod that was refused for `reasons`, and of those that were refused alike."""
+        if reasons != QUOTA or item.shape is not None or not self._gates.quota_alike(item.pod_info):
+            return self._pause
+        lines = self._parked.quota_lines
+        pause_s = min(max(_QUOTA_S, lines / _QUOTA_TRIES_PER_S), self._pause.most_s)
+        return Backoff(pause_s, pause_s)
 
     def _note_claims(self, items: Sequence[QueuedPod], *, for_quota: bool) -> None:
         """These were refused, for quota alone or for something else."""

@@ -232,6 +232,11 @@ class RefusedTogether(dict[PodId, QueuedPod]):
         self.failed = 0
         self.ready_at = float("-inf")
 
+    @property
+    def is_of_quota(self) -> bool:
+        """Whether one quota refuses all of them."""
+        return isinstance(self.alike, _OfQuota)
+
     def due(self, *, more: bool) -> list[QueuedPod]:
         """The pods to be tried, now that an event may help; `more`: the last try did not end in the
         same refusal.
@@ -250,7 +255,7 @@ class RefusedTogether(dict[PodId, QueuedPod]):
             heapq.nsmallest(
                 self.width, self.values(), key=_age_of
             )  # the oldest pods get what quota there is
-            if isinstance(self.alike, _OfQuota)
+            if self.is_of_quota
             else list(itertools.islice(self.values(), self.width))
         )
         self.tried = found[-1]

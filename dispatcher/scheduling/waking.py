@@ -86,6 +86,7 @@ class ParkedPods:
     def __init__(self) -> None:
         self._idle = _Lines()
         self._tried = _Lines()
+        self.quota_lines = 0  # those that one quota refuses alike
 
     def line_of(self, item: QueuedPod, alike: Hashable) -> RefusedTogether:
         """Where a pod that is refused stands, to be entered there."""
@@ -93,6 +94,7 @@ class ParkedPods:
         if line is None:
             line = RefusedTogether(alike)
             self._idle.put(item, line)
+            self.quota_lines += line.is_of_quota
         return line
 
     def leave(self, item: QueuedPod) -> None:
@@ -102,8 +104,8 @@ class ParkedPods:
         if line is None:
             return
         del line[item.pod_id]
-        if not line and not self._idle.take(item, line):
-            self._tried.take(item, line)
+        if not line and (self._idle.take(item, line) or self._tried.take(item, line)):
+            self.quota_lines -= line.is_of_quota
 
     def popped(self, item: QueuedPod) -> None:
         """A pod that is tried for its line is decided now: the next event looks at the line again."""

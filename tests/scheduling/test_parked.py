@@ -301,18 +301,36 @@ def test_events_while_all_lines_are_tried_look_at_none(monkeypatch: pytest.Monke
 
 def test_who_waits_for_quota_waits_for_no_pod_of_lower_priority() -> None:
     queue = SchedulingQueue(ByPriority(), by_app)
-    for at in (0, 1, 3, 7):
+    for at in (0, 1, 7):
         queue.add(("a", "low"), pod("low").labels(app="u").placed(), at)
         queue.wake(WakeEvent.QUOTA_FREED, at)
         refuse(queue, at, QUOTA)
     queue.add(("a", "low-2"), pod("low-2").labels(app="u").placed(), 7)
     refuse(queue, 7, QUOTA)
     queue.wake(WakeEvent.QUOTA_FREED, 7)
-    assert queue.counts()["backoff"] == 1, "low, until 15"
+    assert queue.counts()["backoff"] == 1, "low, until 7.1"
     queue.add(("a", "high"), pod("high").labels(app="u").priority(9).placed(), 7)
     refuse(queue, 7, QUOTA)
-    queue.wake(WakeEvent.QUOTA_FREED, 8)
-    assert names(tried(queue, 8)) == ["high"]
+    queue.wake(WakeEvent.QUOTA_FREED, 7.05)
+    assert names(tried(queue, 7.05)) == []
+    queue.wake(WakeEvent.QUOTA_FREED, 7.1)
+    assert names(tried(queue, 7.1)) == ["high", "low"]
+
+
+@pytest.mark.parametrize(("lines", "rounds", "pause_s"), [(1, 4, 0.1), (100, 4, 0.4), (2600, 1, 10)])
+def test_the_more_wait_for_quota_the_longer_each_backs_off_whatever_its_attempts(
+    lines: int, rounds: int, pause_s: float
+) -> None:
+    queue = SchedulingQueue(ByPriority(), lambda pod_info: pod_info.pod.name)
+    ids = [("a", f"p{number}") for number in range(lines)]
+    for pod_id in ids:
+        queue.add(pod_id, pod(pod_id[1]).placed(), 0)
+    for now in range(0, 60 * rounds, 60):
+        queue.wake(WakeEvent.QUOTA_FREED, now)
+        while batch := queue.pop_class(now, 9):
+            queue.unschedulable_all(batch, QUOTA, now)
+    last = max(item.ready_at for pod_id in ids if (item := queue.get(pod_id)) is not None)
+    assert last == pytest.approx(now + pause_s, abs=0.01)
 
 
 def test_quota_that_is_asked_of_each_pod_says_nothing_of_others() -> None:

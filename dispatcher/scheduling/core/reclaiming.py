@@ -9,12 +9,12 @@ not who replaces the victims either; and these are evicted, within budgets. Pods
 for another one count as gone, and what is kept for that as used: no two pods reclaim the same.
 
 It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
-is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`; the pod asks
-again after a pause that doubles, and so does its tenant where it is gone. Evictions are paced:
-`timing.reclaims_per_s`, and 50 times as many at once, for all and for each tenant. However many go
-at once for one pod: its tenant waits for them all, others for `_OTHERS_REST_S` at most. Those in
-other clusters are paced as all evictions abroad (`preemptors`), which the pod's own cluster has to
-confirm first.
+is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`; pods like it
+ask again after a pause that doubles, or once their tenant has clearly less, and its tenant after
+such a pause where it is gone. Evictions are paced: `timing.reclaims_per_s`, and 50 times as many at
+once, for all and for each tenant. However many go at once for one pod: its tenant waits for them
+all, others for `_OTHERS_REST_S` at most. Those in other clusters are paced as all evictions abroad
+(`preemptors`), which the pod's own cluster has to confirm first.
 """
 
 from collections import Counter
@@ -45,7 +45,8 @@ from dispatcher.scheduling.tenants.reclaim import (
     policy_of,
     victims,
 )
-from dispatcher.scheduling.tenants.shares import NO_SHARE
+from dispatcher.scheduling.tenants.shares import NO_SHARE, FairShare
+from dispatcher.scheduling.tenants.tree import TenantNode
 from shared.messages.pod_cache import PodCache
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
@@ -91,6 +92,21 @@ class _Reclaim(NamedTuple):
     kind: Hashable
 
 
+class _Rest(NamedTuple):
+    """Pods of a kind ask again then, after so many tries in vain; or once the share of their
+    tenant with one of them is well below what it was.
+    """
+
+    until: float
+    tries: int
+    share: FairShare
+
+    def holds(self, now: float, share: FairShare) -> bool:
+        """Whether they do not ask yet."""
+        well_below = FairShare(self.share.endless, self.share.billionths * 9 // 10)
+        return now < self.until and not share < well_below
+
+
 class Reclaiming:
     """Looks and orders; `ledger`: whose tenants lend and borrow."""
 
@@ -100,11 +116,12 @@ class Reclaiming:
         self._ledger = ledger
         self._view = view_of(state.fleet)
         self._under_way: dict[PodId, _Reclaim] = {}
-        # when pods of a kind ask again, and tries in vain
-        self._again: PodCache[Hashable, tuple[float, int]] = PodCache(_MOST_KEPT)
+        self._again: PodCache[Hashable, _Rest] = PodCache(_MOST_KEPT)  # kinds of pods
         # when tenants ask again whose pods were gone before they had what was taken back for them
         self._gone_again: dict[str, tuple[float, int]] = {}
         self._spared: PodCache[PodId, float] = PodCache(_MOST_KEPT)  # since when
+        # in this look: who needs nobody to go, and so has the quota that others may not count on
+        self._served: list[tuple[TenantNode, Mapping[str, int]]] = []
         # charged pods that are on their way out, whoever deleted them, and since when
         self._leaving: dict[PodId, float] = {}
         self._budgets = Budgets(self._view.objects)  # as they are in this look
@@ -135,11 +152,17 @@ class Reclaiming:
             return
         self._budgets = Budgets(self._view.objects)
         candidates = self._candidates(now)
-        for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
-            if now < self._open_at:
-                break
-            if self._asks(item, now):  # another one of its class may have asked in vain just now
-                self._reclaim(item, candidates, now)
+        try:
+            for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
+                if now < self._open_at:
+                    break
+                # another one of its class may have asked in vain just now
+                if not self._rests(item, now) and self._asks(item, now):
+                    self._reclaim(item, candidates, now)
+        finally:
+            for node, asked in self._served:
+                node.charge(asked, -1)
+            self._served.clear()
 
     def _is_wanted(self) -> bool:
         """Whether any tenant reclaims at all."""
@@ -163,6 +186,7 @@ class Reclaiming:
             item
             for line, reasons in refused
             if reasons == QUOTA or self._may_be_lent(line, reasons)
+            if not self._rests(next(iter(line.values())), now)
             for item in islice(line.values(), _MOST_LOOKED_AT)
             if item.state is State.UNSCHEDULABLE and self._asks(item, now)
         ]
@@ -190,13 +214,24 @@ class Reclaiming:
         root = self._ledger.tree.nodes[tenant].root
         return any(one.share() > NO_SHARE for one in root.subtree())
 
+    def _rests(self, item: QueuedPod, now: float) -> bool:
+        """Whether pods of its kind have asked in vain, and nothing is better for them since."""
+        rest = self._again.get(_kind_of(item))
+        return rest is not None and rest.holds(now, self._share_with(item))
+
+    def _share_with(self, item: QueuedPod) -> FairShare:
+        """Of the pod's tenant, if it had its place."""
+        first = item.pod_info
+        tenant = self._ledger.tenant_of(first.home, first.pod.namespace)
+        if tenant is None:
+            return NO_SHARE
+        return self._ledger.tree.nodes[tenant].share(charge_of(first.pod))
+
     def _asks(self, item: QueuedPod, now: float) -> bool:
-        again_at, _ = self._again.get(_kind_of(item)) or (float("-inf"), 0)
         pod_info = item.pod_info
         tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
         if (
             tenant is None
-            or now < again_at
             or now < self._gone_again.get(tenant, (now, 0))[0]
             or (tenant in self._of_tenants and now < self._of_tenants[tenant][1])
             or item.pod_id in self._under_way
@@ -229,10 +264,18 @@ class Reclaiming:
         ordered = [one for known in self._under_way.values() for one in known.victims]
         leaving = [one for one, since in self._leaving.items() if now - since < _LONGEST_S]
         going = [*dict.fromkeys((*ordered, *leaving))]
-        claimant = Claimant(tenant, whole.priority, charge_of(whole))
+        asked = charge_of(whole)
+        claimant = Claimant(tenant, whole.priority, asked)
         taken, places = self._found(members, claimant, candidates, going)
-        if not taken:
-            self._wait(_kind_of(item), now)
+        if not places:
+            self._wait(item, now)
+            return
+        if not taken:  # quota has come free since it was refused, or does once all have left
+            node = ledger.tree.nodes[tenant]
+            node.charge(asked)
+            self._served.append((node, asked))
+            if not going:
+                state.queue.activate(pod_id, now)
             return
         why = self._why(tenant, taken, pod_info)
         gone = frozenset(one.pod_id for one in taken)
@@ -455,8 +498,8 @@ class Reclaiming:
             )
             if not stands:
                 self._keep_no_more(pod_id, now)
-                if state.queue.get(pod_id) is not None:
-                    self._wait(known.kind, now)
+                if (item := state.queue.get(pod_id)) is not None:
+                    self._wait(item, now)
                 elif state.tracked.get(pod_id) is None:
                     self._rest(known.tenant, now)
             elif all(state.fleet.occupant(one) is None for one in known.victims):
@@ -484,9 +527,11 @@ class Reclaiming:
             tries = 0
         self._gone_again[tenant] = (now + _PAUSE.after(tries + 1), tries + 1)
 
-    def _wait(self, kind: Hashable, now: float) -> None:
-        _, tries = self._again.get(kind) or (now, 0)
-        self._again.put(kind, (now + _PAUSE.after(tries + 1), tries + 1))
+    def _wait(self, item: QueuedPod, now: float) -> None:
+        known = self._again.get(_kind_of(item))
+        tries = 1 if known is None else known.tries + 1
+        rest = _Rest(now + _PAUSE.after(tries), tries, self._share_with(item))
+        self._again.put(_kind_of(item), rest)
 
     def _refused(self, pod_id: PodId, now: float) -> None:
         """The pod was not evicted: others are asked meanwhile."""

@@ -287,6 +287,30 @@ def test_a_group_that_is_evicted_whole_goes_whole() -> None:
     assert sorted(world.names()) == ["blue-0", "blue-1", "blue-2"]
 
 
+def test_a_pod_for_which_enough_comes_back_already_does_not_keep_its_like_from_asking() -> None:
+    world = World(goes_after=60)
+    world.come(*(f"blue-{at}" for at in range(3)), cpu=2)
+    world.come("red-1", "red-2", "red-3")
+    world.run(3)
+    assert len(world.evicted) == 2, "the second has what the first one's victim leaves beside"
+    world.run(70)
+    assert (world.placed("red"), world.placed("blue")) == (3, 1)
+
+
+def test_who_asked_in_vain_asks_at_once_when_its_tenant_uses_less_than_its_own() -> None:
+    world = World()
+    world.come(*(f"red-{at}" for at in range(4)), *(f"blue-{at}" for at in range(6)))
+    world.come("red-large", cpu=2)
+    world.run(200)
+    assert world.evicted == []
+    for name in ("red-0", "red-1"):
+        world.leave(name)
+        world.run(1)
+    assert world.placed("blue") == 4
+    world.run(3)
+    assert (world.placed("red"), world.placed("blue")) == (3, 2)
+
+
 @pytest.mark.parametrize(("covered", "allowed"), [(1, 0), (3, 2)])
 def test_a_group_that_is_evicted_whole_stays_whole_if_one_of_it_has_to_stay(covered: int, allowed: int) -> None:
     world = World()
