@@ -59,10 +59,6 @@ __all__ = ["QueuedPod", "SchedulingQueue", "WakeEvent"]
 # them
 IN_A_ROW = 256
 _FLUSHED = 1000  # lines, and pods, at a time; the next flush goes on with the others
-# Lines that quota refuses back off for as long as each other, and no longer than the tries of all
-# cost: else quota that comes free meanwhile goes to whoever is not backing off, whatever the shares.
-_QUOTA_S = 0.1
-_QUOTA_TRIES_PER_S = 250
 # Enum look-ups are slow
 _ACTIVE = State.ACTIVE
 _BACKOFF = State.BACKOFF
@@ -78,7 +74,7 @@ class SchedulingQueue(QueuedGroups):
     together.
 
     Back-off starts at `first_s` and doubles to `longest_s`; after a refusal for quota alone it is
-    `_QUOTA_S`, or longer where many lines wait for quota. All operations are O(log n), `wake` and
+    100 ms, or longer where many lines wait for quota. All operations are O(log n), `wake` and
     `wake_rest` per pod they wake and class whose hint they ask for.
     """
 
@@ -117,7 +113,6 @@ class SchedulingQueue(QueuedGroups):
         self._policies = 0
 
     # --- in and out
-    # ----------------------------------------------------------------------------------------------
 
     def add(self, pod_id: PodId, pod_info: PodInfo, now: float) -> QueuedPod:
         """Enter a pod, or its new version: one that changed is tried again, one that did not keeps
@@ -260,7 +255,6 @@ class SchedulingQueue(QueuedGroups):
         return (_ACTIVE if stands.state is _POPPED else stands.state).value
 
     # --- deciding
-    # ----------------------------------------------------------------------------------------------
 
     def pop(self, now: float) -> QueuedPod | None:
         """Take out the first pod to be decided, None if there is none."""
@@ -397,9 +391,7 @@ class SchedulingQueue(QueuedGroups):
         """The pauses of a pod that was refused for `reasons`, and of those that were refused alike."""
         if reasons != QUOTA or item.shape is not None or not self._gates.quota_alike(item.pod_info):
             return self._pause
-        lines = self._parked.quota_lines
-        pause_s = min(max(_QUOTA_S, lines / _QUOTA_TRIES_PER_S), self._pause.most_s)
-        return Backoff(pause_s, pause_s)
+        return self._parked.quota_pause(self._pause.most_s)
 
     def _note_claims(self, items: Sequence[QueuedPod], *, for_quota: bool) -> None:
         """These were refused, for quota alone or for something else."""
@@ -466,7 +458,6 @@ class SchedulingQueue(QueuedGroups):
         self._renew(item)
 
     # --- waking
-    # ----------------------------------------------------------------------------------------------
 
     def wake(
         self, kind: WakeEvent | ClusterEvent, now: float, *, but: QueuedPod | None = None
@@ -547,7 +538,6 @@ class SchedulingQueue(QueuedGroups):
             self.anew(item, item.pod_info, now, Cause.POLICIES)
 
     # --- states
-    # ----------------------------------------------------------------------------------------------
 
     def _ready(self, item: QueuedPod, now: float, cause: str) -> None:
         was_gated = item.state is _GATED

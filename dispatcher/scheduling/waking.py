@@ -25,9 +25,12 @@ from dispatcher.scheduling.queued import (
     RefusedTogether,
     State,
 )
+from shared.model.backoff import Backoff
 from shared.model.reasons import Reason
 from shared.model.wake_events import WakeEvent
 
+_QUOTA_S = 0.1
+_QUOTA_TRIES_PER_S = 250
 _OfKind = dict[
     Hashable, dict[Hashable, RefusedTogether]
 ]  # class -> what is alike about its pods -> line
@@ -87,6 +90,14 @@ class ParkedPods:
         self._idle = _Lines()
         self._tried = _Lines()
         self.quota_lines = 0  # those that one quota refuses alike
+
+    def quota_pause(self, most_s: float) -> Backoff:
+        """How long lines that quota refuses back off: as long as each other, and no longer than the
+        tries of all cost; else quota that comes free meanwhile goes to whoever is not backing off,
+        whatever the shares.
+        """
+        pause_s = min(max(_QUOTA_S, self.quota_lines / _QUOTA_TRIES_PER_S), most_s)
+        return Backoff(pause_s, pause_s)
 
     def line_of(self, item: QueuedPod, alike: Hashable) -> RefusedTogether:
         """Where a pod that is refused stands, to be entered there."""
