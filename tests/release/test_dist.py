@@ -84,6 +84,7 @@ def test_the_plugin_runs_from_its_archive_alone(plugin: dict[str, str]) -> None:
         "clusters",
         "nodes",
         "pods",
+        "queue",
         "rebalance",
         "tenants",
         "doctor",
