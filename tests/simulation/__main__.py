@@ -25,7 +25,7 @@ from tests.simulation.telling import Told, tell
 
 T = TypeVar("T")
 R = TypeVar("R")
-SEEDS, PLANS = 0.6, 0.8  # the share of the minutes after which no new one of them is begun
+SEEDS, PLANS = 0.5, 0.65  # the share of the minutes after which no new one of them is begun
 SHOWN = 5  # failing seeds that are made smaller and printed in full
 
 
