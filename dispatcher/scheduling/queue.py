@@ -224,8 +224,8 @@ class SchedulingQueue(QueuedGroups):
         return self._parked.counts()
 
     def in_order(self, most: int) -> list[QueuedPod]:
-        """The first pods that are to be decided, if each finds a place and nothing else happens;
-        where tenants share copies of them. Takes as long as to decide of so many whose turn it is.
+        """The first pods that are to be decided, if each finds a place, no round ends among them
+        and nothing else happens; where tenants share copies. Takes as long as to decide of so many whose turn it is.
         """
         active = self._active
         pods = (

@@ -120,7 +120,7 @@ def test_it_is_foreseen_in_which_order_pods_are_popped(
         queue, _ = filled(pods, gone)
         foreseen = queue.in_order(100)
         popped: list[QueuedPod] = []
-        while batch := queue.pop_class(LATER, row):
+        while batch := queue.pop_class(LATER, 100):
             popped += batch
         assert popped == foreseen
     finally:
