@@ -63,7 +63,7 @@ class TenantNodeQuota(Filter[_Closed]):
         ledger = self._ledger
         if not ledger.any_parts:
             return None
-        tenant = ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
+        tenant = ledger.tenant_of_pod(pod_info)
         return tenant if tenant is not None and ledger.parts[tenant] else None
 
     def hint_key(self, pod_info: PodInfo) -> str | None:

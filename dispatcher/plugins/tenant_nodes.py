@@ -66,7 +66,7 @@ class TenantNodes(Filter[Places]):
         ledger = self._ledger
         if not ledger.places.any:
             return None
-        return ledger.places.of(ledger.tenant_of(pod_info.home, pod_info.pod.namespace))
+        return ledger.places.of(ledger.tenant_of_pod(pod_info))
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Places | Refuse | Skip:
         """What holds; SKIP if nothing does."""

@@ -47,7 +47,7 @@ class TenantPriority(PreEnqueue[None]):
         pod = pod_info.pod
         if not places.any_ceiling:
             return None
-        tenant = self._ledger.tenant_of(pod_info.home, pod.namespace)
+        tenant = self._ledger.tenant_of_pod(pod_info)
         ceiling = None if tenant is None else places.ceiling(tenant)
         if ceiling is None or pod.priority <= ceiling[0]:
             return None

@@ -76,7 +76,7 @@ class TenantQuota(Reserve[None]):
 
     def _tenant(self, pod_info: PodInfo) -> str | None:
         ledger = self.ledger
-        return ledger.tenant_of(pod_info.home, pod_info.pod.namespace) if ledger.tenants else None
+        return ledger.tenant_of_pod(pod_info) if ledger.tenants else None
 
     def hint_key(self, pod_info: PodInfo) -> str | None:
         """The tenant."""

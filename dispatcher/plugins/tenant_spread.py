@@ -36,7 +36,7 @@ class TenantSpread(CountedPlugin[CountRules]):
         ledger = self._ledger
         tenant = None
         if ledger.places.any_spread:
-            tenant = ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
+            tenant = ledger.tenant_of_pod(pod_info)
         return frozenset() if tenant is None else ledger.places.spread(tenant)
 
     def class_key(self, pod_info: PodInfo) -> Hashable:

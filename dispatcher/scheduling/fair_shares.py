@@ -29,7 +29,7 @@ class LedgerShares:
 
     def tenant_of(self, pod_info: PodInfo) -> str | None:
         """Whose pod it is; None: nobody's."""
-        return self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
+        return self._ledger.tenant_of_pod(pod_info)
 
     def path_of(self, tenant: str) -> tuple[Hashable, ...]:
         """The tenants that it is part of, and itself."""

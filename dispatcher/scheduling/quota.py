@@ -142,6 +142,10 @@ class QuotaLedger:
         """Who is charged for pods submitted to a namespace of a cluster, None: nobody."""
         return self.owners.of(cluster, namespace)
 
+    def tenant_of_pod(self, pod_info: PodInfo) -> str | None:
+        """Who is charged for a pod, None: nobody."""
+        return self.owners.of(pod_info.home, pod_info.pod.namespace)
+
     def take(self, tenants: Sequence[Tenant]) -> None:
         """From now on these tenants hold; who is named as before keeps its charges, those of others
         are given back. Where namespaces move, the places of pods have to be booked anew (as

@@ -194,21 +194,16 @@ class Reclaiming:
         taken = Counter[str]()
         turns: list[tuple[int, float]] = []
         for item in found:
-            tenant = self._tenant_of(item)
+            tenant = self._ledger.tenant_of_pod(item.pod_info) or ""
             turns.append((taken[tenant], self._turns.get(tenant, float("-inf"))))
             taken[tenant] += 1
         order = sorted(range(len(found)), key=turns.__getitem__)
         return [found[at] for at in order[:_MOST_LOOKED_AT]]
 
-    def _tenant_of(self, item: QueuedPod) -> str:
-        """Whose pod it is; an empty text for nobody."""
-        pod_info = item.pod_info
-        return self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace) or ""
-
     def _may_be_lent(self, line: RefusedTogether, reasons: frozenset[Reason]) -> bool:
         """Whether nodes are full, some of whose pods use what their tenants have borrowed."""
         first = next(iter(line.values())).pod_info
-        tenant = self._ledger.tenant_of(first.home, first.pod.namespace)
+        tenant = self._ledger.tenant_of_pod(first)
         if tenant is None or not any(one.resolvable for one in reasons):
             return False
         root = self._ledger.tree.nodes[tenant].root
@@ -222,14 +217,14 @@ class Reclaiming:
     def _share_with(self, item: QueuedPod) -> FairShare:
         """Of the pod's tenant, if it had its place."""
         first = item.pod_info
-        tenant = self._ledger.tenant_of(first.home, first.pod.namespace)
+        tenant = self._ledger.tenant_of_pod(first)
         if tenant is None:
             return NO_SHARE
         return self._ledger.tree.nodes[tenant].share(charge_of(first.pod))
 
     def _asks(self, item: QueuedPod, now: float) -> bool:
         pod_info = item.pod_info
-        tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
+        tenant = self._ledger.tenant_of_pod(pod_info)
         if (
             tenant is None
             or now < self._gone_again.get(tenant, (now, 0))[0]
@@ -254,7 +249,7 @@ class Reclaiming:
         ledger = self._ledger
         pod_id = item.pod_id
         pod_info = item.pod_info
-        tenant = ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
+        tenant = ledger.tenant_of_pod(pod_info)
         if tenant is None:
             return
         self._turns[tenant] = now

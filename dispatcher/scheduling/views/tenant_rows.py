@@ -132,7 +132,7 @@ class TenantRows:
             return
         for one, count in self._core.queue.parked():
             info = one.pod_info
-            tenant = self._ledger.tenant_of(info.home, info.pod.namespace)
+            tenant = self._ledger.tenant_of_pod(info)
             if tenant is not None:
                 yield tenant, one, count
 
@@ -227,7 +227,7 @@ class TenantRows:
 
     def frees(self, pod_info: PodInfo) -> Row | None:
         """What would free quota for a pod; None for one that fits, or that nobody is charged for."""
-        tenant = self._ledger.tenant_of(pod_info.home, pod_info.pod.namespace)
+        tenant = self._ledger.tenant_of_pod(pod_info)
         if tenant is None:
             return None
         group = self._core.queue.groups.of(pod_info)
