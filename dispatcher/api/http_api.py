@@ -295,14 +295,7 @@ async def _queue(request: web.Request) -> web.Response:
 
 
 async def _place(request: web.Request) -> web.Response:
-    views = request.app[SHOWN].views
-    namespace = request.match_info["namespace"]
-    name = request.match_info["name"]
-    row = views.place(namespace, name, request.query.get("cluster", ""))
-    if row is None:
-        unknown = _unknown_cluster(views, request, ("cluster",))
-        return _error(404, unknown or _not_ours(views, request, namespace, name))
-    return _json(row)
+    return _of_pod(request, request.app[SHOWN].views.place)
 
 
 async def _tenant(request: web.Request) -> web.Response:
@@ -362,14 +355,19 @@ async def _drain(request: web.Request) -> web.StreamResponse:
 
 
 async def _explain(request: web.Request) -> web.Response:
+    return _of_pod(request, request.app[SHOWN].views.explain)
+
+
+def _of_pod(request: web.Request, told: Callable[[str, str, str], Row | None]) -> web.Response:
+    """What is told of the pod in the path, by namespace, name and cluster of submission."""
     views = request.app[SHOWN].views
     namespace = request.match_info["namespace"]
     name = request.match_info["name"]
-    record = views.explain(namespace, name, request.query.get("cluster", ""))
-    if record is None:
+    found = told(namespace, name, request.query.get("cluster", ""))
+    if found is None:
         unknown = _unknown_cluster(views, request, ("cluster",))
         return _error(404, unknown or _not_ours(views, request, namespace, name))
-    return _json(record)
+    return _json(found)
 
 
 def _not_ours(views: FleetViews, request: web.Request, namespace: str, name: str) -> str:

@@ -25,7 +25,7 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rules.eligibility import LabelMasks
-from dispatcher.scheduling.rules.fleet_parts import in_clusters, with_labels
+from dispatcher.scheduling.rules.fleet_parts import among
 from dispatcher.scheduling.tenants.places import Places
 from shared.model.reasons import Reason
 from shared.model.wake_events import NODES, WakeEvent
@@ -76,14 +76,10 @@ class TenantNodes(Filter[Places]):
         """TENANT_NODES outside of the tenant's own, KEPT_NODES on those of others."""
         codes = np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
         for kept in state.kept:
-            mask = with_labels(kept.labels, self._masks, fleet, rows)
-            if kept.clusters is not None:
-                mask &= in_clusters(kept.clusters, fleet, rows)
+            mask = among(kept.labels, kept.clusters, self._masks, fleet, rows)
             codes[mask] = fleet.reasons.code(KEPT_NODES, kept.tenant)
         if state.tenant:
-            own = with_labels(state.labels, self._masks, fleet, rows)
-            if state.clusters is not None:
-                own &= in_clusters(state.clusters, fleet, rows)
+            own = among(state.labels, state.clusters, self._masks, fleet, rows)
             codes[~own] = fleet.reasons.code(TENANT_NODES, state.tenant)
         return codes
 

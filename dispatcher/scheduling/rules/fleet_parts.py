@@ -26,10 +26,22 @@ def with_labels(
     return reduce(np.logical_and, found, every)
 
 
+def among(
+    labels: tuple[tuple[str, str], ...],
+    clusters: frozenset[str] | None,
+    masks: LabelMasks,
+    fleet: FleetView,
+    rows: Rows,
+) -> Bools:
+    """[rows] whether the node has all of these labels, and is in one of these clusters; None: any."""
+    mask = with_labels(labels, masks, fleet, rows)
+    return mask if clusters is None else mask & in_clusters(clusters, fleet, rows)
+
+
 def in_part(part: FleetPart, masks: LabelMasks, fleet: FleetView, rows: Rows) -> Bools:
     """[rows] whether the node is in a part of the fleet."""
-    mask = with_labels(part.labels, masks, fleet, rows)
-    return mask & in_clusters(frozenset((part.cluster,)), fleet, rows) if part.cluster else mask
+    clusters = frozenset((part.cluster,)) if part.cluster else None
+    return among(part.labels, clusters, masks, fleet, rows)
 
 
 def is_in_part(part: FleetPart, fleet: FleetView, row: int) -> bool:
