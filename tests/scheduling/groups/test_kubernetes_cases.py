@@ -106,6 +106,12 @@ class Played:
 
 R1, R2, R3, R4 = "rack-1@zone-1", "rack-2@zone-1", "rack-3@zone-2", "rack-4@zone-2"
 ONE = {"rack-1@zone-1": "node"}
+VERY_LOW_AND_LOW = {
+    "very-low-1": ("node", 1, 5),
+    "very-low-2": ("node", 1, 5),
+    "low-1": ("node", 1, 10),
+    "low-2": ("node", 1, 10),
+}
 GANGS = [
     Case(
         "gang schedules when pod group and resources are available",
@@ -165,24 +171,14 @@ GANGS = [
         "gang schedules with partial workload-aware preemption",
         ONE,
         (Come("m1 m2", least=2, priority=50, within="cluster", goes="node", evicts="very-low-1 very-low-2"),),
-        there={
-            "very-low-1": ("node", 1, 5),
-            "very-low-2": ("node", 1, 5),
-            "low-1": ("node", 1, 10),
-            "low-2": ("node", 1, 10),
-        },
+        there=VERY_LOW_AND_LOW,
         cpu=4,
     ),
     Case(
         "tas gang with constraint uses workload preemption",
         ONE,
         (Come("m1 m2", least=2, priority=50, within="zone", goes="node", evicts="very-low-1 very-low-2"),),
-        there={
-            "very-low-1": ("node", 1, 5),
-            "very-low-2": ("node", 1, 5),
-            "low-1": ("node", 1, 10),
-            "low-2": ("node", 1, 10),
-        },
+        there=VERY_LOW_AND_LOW,
         cpu=4,
     ),
     Case(
