@@ -190,8 +190,8 @@ def same_of_any_digest(patches: Patches) -> None:
 
     real = giving._given
 
-    def given(pod: Any, wanted: Any, *rest: Any) -> Any:
-        found = yield from real(pod, wanted, *rest)
+    def given(ask: Any, pod: Any, wanted: Any, *rest: Any) -> Any:
+        found = yield from real(ask, pod, wanted, *rest)
         return Given(SAME) if wanted.digest and found.content else found
 
     patches.set(giving, "_given", given)
