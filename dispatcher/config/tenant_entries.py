@@ -7,6 +7,7 @@ from pydantic import Field
 from dispatcher.config.sections import TENANT_NAME, Section
 
 MOST_WEIGHT = 1000
+MOST_TOLERATIONS = 8
 LONGEST_S = 30 * 86_400.0
 HIGHEST_PRIORITY = 1_000_000_000  # of pods that are not the system's
 
@@ -21,11 +22,23 @@ class PartEntry(Section):
     lending_limit: dict[str, Any] = {}
 
 
+class TolerationEntry(Section):
+    """A toleration of Kubernetes, of one key and without an end."""
+
+    key: str
+    operator: Literal["Equal", "Exists"] = "Equal"
+    value: str = ""
+    effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+
+
 class NodesEntry(Section):
-    """The only nodes that a tenant's pods go to; `exclusive`: nobody else's do."""
+    """The only nodes that a tenant's pods go to; `exclusive`: nobody else's do. `tolerations`: what
+    its pods are given.
+    """
 
     selector: Annotated[dict[str, str], Field(min_length=1)]
     exclusive: bool = False
+    tolerations: Annotated[tuple[TolerationEntry, ...], Field(max_length=MOST_TOLERATIONS)] = ()
 
 
 class TenantEntry(Section):

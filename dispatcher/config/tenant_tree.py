@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from dispatcher.config.document import Document
 from dispatcher.config.problems import Path, Problem
-from dispatcher.config.tenant_entries import PartEntry, TenantEntry, TenantsFile
+from dispatcher.config.tenant_entries import PartEntry, TenantEntry, TenantsFile, TolerationEntry
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, label_key, shown
-from shared.model.tenant import WEIGHT_ONE
+from shared.model.tenant import WEIGHT_ONE, may_be_given
 
 MOST_LEVELS = 8
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -132,10 +132,20 @@ class TenantTreeCheck:
             path: Path = (*here, "nodes", "selector")
             yield from self._of_labels(entry.nodes.selector, path)
             yield from self._of_others_nodes(entry, path)
+            for at, one in enumerate(entry.nodes.tolerations):
+                yield from self._of_toleration(one, (*here, "nodes", "tolerations", at))
         for above in self._above(entry) or ():
             if entry.clusters and above.clusters and set(entry.clusters).isdisjoint(above.clusters):
                 text = f"has none of the clusters of {above.name}, which it is part of"
                 yield self._problem((*here, "clusters"), text)
+
+    def _of_toleration(self, entry: TolerationEntry, path: Path) -> Iterator[Problem]:
+        yield from self._of_labels({entry.key: entry.value}, path)
+        if not may_be_given(entry.key):
+            text = "is of a taint that protects nodes: only its author may let a pod tolerate it"
+            yield self._problem((*path, "key"), text)
+        if entry.operator == "Exists" and entry.value:
+            yield self._problem((*path, "value"), "has no meaning with the operator Exists")
 
     def _of_others_nodes(self, entry: TenantEntry, path: Path) -> Iterator[Problem]:
         """Nodes that its pods cannot go to, or that it and another tenant keep from each other."""

@@ -12,6 +12,7 @@ from dispatcher.config.tenant_entries import PartEntry, TenantEntry, TenantsFile
 from dispatcher.config.tenant_tree import TenantTreeCheck
 from dispatcher.config.validation import validated
 from dispatcher.scheduling.framework.plugin_args import did_you_mean, shown
+from shared.model.pod import Toleration
 from shared.model.resources import (
     BASE_RESOURCES,
     CPU,
@@ -149,6 +150,10 @@ class _Reading:
             clusters=entry.clusters,
             selector=entry.nodes.selector if entry.nodes else {},
             exclusive=entry.nodes is not None and entry.nodes.exclusive,
+            tolerations=tuple(
+                Toleration(one.key, one.operator, one.value, one.effect)
+                for one in (entry.nodes.tolerations if entry.nodes else ())
+            ),
             max_priority=entry.max_priority,
             spread=entry.spread,
             reclaim=entry.reclaim,

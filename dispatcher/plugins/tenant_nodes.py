@@ -5,6 +5,9 @@ no other pods.
 them hold. It reads who owns the pod's namespace, and nothing that the pod says of itself. No
 toleration and no affinity of a pod opens nodes that are kept for others. Pods that run where they
 may not (any more) stay.
+
+A pod that is to have `tolerations` of its tenant is held back until its object has them: all that
+looks at it from then on, here and in its cluster, goes by that.
 """
 
 from collections.abc import Hashable
@@ -22,12 +25,14 @@ from dispatcher.scheduling.framework import (
     Refuse,
     Rows,
     Skip,
+    refuse,
 )
+from dispatcher.scheduling.framework.lifecycle import PreEnqueue
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.rules.eligibility import LabelMasks
 from dispatcher.scheduling.rules.fleet_parts import among
 from dispatcher.scheduling.tenants.places import Places
-from shared.model.reasons import Reason
+from shared.model.reasons import Reason, Reasons
 from shared.model.wake_events import NODES, WakeEvent
 
 TENANT_NODES = Reason(
@@ -46,11 +51,13 @@ KEPT_NODES = Reason(
 )
 
 
-class TenantNodes(Filter[Places]):
-    """Keeps pods to the nodes of their tenants, and off those of others."""
+class TenantNodes(Filter[Places], PreEnqueue[Places]):
+    """Keeps pods to the nodes of their tenants, and off those of others; holds back those that are
+    still to be given their tolerations.
+    """
 
     name: ClassVar[str] = "TenantNodes"
-    REASONS = (TENANT_NODES, KEPT_NODES)
+    REASONS = (TENANT_NODES, KEPT_NODES, Reasons.UNGIVEN)
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
 
@@ -67,6 +74,11 @@ class TenantNodes(Filter[Places]):
         if not ledger.places.any:
             return None
         return ledger.places.of(ledger.tenant_of_pod(pod_info))
+
+    def pre_enqueue(self, pod_info: PodInfo) -> Refuse | None:
+        """UNGIVEN with the tolerations that the pod has not yet."""
+        ungiven = self._ledger.ungiven(pod_info)
+        return refuse(Reasons.UNGIVEN, ", ".join(one.text for one in ungiven)) if ungiven else None
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Places | Refuse | Skip:
         """What holds; SKIP if nothing does."""

@@ -22,7 +22,7 @@ from dispatcher.scheduling.tenants.tree import NOTHING, TenantNode, TenantTree
 from dispatcher.scheduling.unsynced_usage import UnsyncedUsage
 from shared.messages.pod_cache import PodCache
 from shared.model.node import Node
-from shared.model.pod import Pod, PodId
+from shared.model.pod import Pod, PodId, Toleration
 from shared.model.resources import PODS, Resources, format_quantity
 from shared.model.tenant import FleetPart, Tenant, part_of, quota_key, resource_of
 from shared.model.wake_events import NODES, WakeEvent
@@ -145,6 +145,15 @@ class QuotaLedger:
     def tenant_of_pod(self, pod_info: PodInfo) -> str | None:
         """Who is charged for a pod, None: nobody."""
         return self.owners.of(pod_info.home, pod_info.pod.namespace)
+
+    def ungiven(self, pod_info: PodInfo) -> tuple[Toleration, ...]:
+        """The tolerations that a pod is to be given by its tenant and has not."""
+        if not self.places.any_tolerations:
+            return ()
+        tenant = self.tenant_of_pod(pod_info)
+        wanted = () if tenant is None else self.places.tolerations(tenant)
+        own = pod_info.pod.tolerations
+        return tuple(one for one in wanted if one not in own)
 
     def take(self, tenants: Sequence[Tenant]) -> None:
         """From now on these tenants hold; who is named as before keeps its charges, those of others

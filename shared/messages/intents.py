@@ -8,7 +8,7 @@ DeleteSource (A); delegate gone -> FinishSource (A).
 
 from shared.messages.version import VERSION
 from shared.model.bounds import Amount, Int32
-from shared.model.pod import PodRef, Record, SourceRef
+from shared.model.pod import PodRef, Record, SourceRef, Toleration
 
 
 class Intent(Record, frozen=True, tag=True):
@@ -201,12 +201,15 @@ class ReportUnschedulable(Intent, frozen=True):
     `nominated_node`: what status.nominatedNodeName shall be, "" none; None leaves it alone.
     `nodes_help` False: no new node of its cluster would help. The condition's reason is then
     NODES_DO_NOT_HELP: on Unschedulable autoscalers make nodes.
+    `tolerations`: what the pod waits to be given. The executor adds them, and only if it cannot says
+    `message`, with why; an older one says it, and adds nothing.
     """
 
     message: str
     reason: str = "Unschedulable"
     nominated_node: str | None = None
     nodes_help: bool = True
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class ReportGroup(Intent, frozen=True):

@@ -33,6 +33,12 @@ class Toleration(Record, frozen=True):
     effect: str = ""
     seconds: int | None = None
 
+    @property
+    def text(self) -> str:
+        """As taints are written: 'key=value:effect'."""
+        value = f"={self.value}" if self.operator == "Equal" else ""
+        return f"{self.key}{value}{self.effect and f':{self.effect}'}"
+
 
 class HostPort(Record, frozen=True):
     """A port that a container takes on its node; ip '0.0.0.0' clashes with every address."""

@@ -229,6 +229,16 @@ class Reasons:
         nodes_help=False,
         verbatim=True,
     )
+    UNGIVEN = Reason(
+        "ungiven",
+        "pod waits for toleration(s) that its tenant gives it: {}",
+        remedy="Its cluster's agent adds them, at once. If it cannot, an event of the pod says why;"
+        " if there is none, the agent is of an older version: upgrade it.",
+        helped_by=NEVER,
+        resolvable=False,
+        nodes_help=False,
+        verbatim=True,
+    )
     INVALID = Reason(
         "invalid",
         "pod cannot be scheduled: {}",

@@ -4,6 +4,8 @@ from functools import lru_cache
 
 import msgspec
 
+from shared.model.pod import Toleration
+
 WEIGHT_ONE = 1000  # weights are in thousandths
 # who gives back what was borrowed for a pod of this tenant
 NEVER = "never"
@@ -14,6 +16,7 @@ FINAL_SHARE = "LessThanOrEqualToFinalShare"
 INITIAL_SHARE = "LessThanInitialShare"
 RECLAIM_STRATEGIES = (FINAL_SHARE, INITIAL_SHARE)
 _PART = "@"  # no name of a resource has it
+_GUARDED = ("kubernetes.io", "k8s.io", "global-dispatcher.io")  # whose taints protect nodes
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -70,6 +73,15 @@ def part_of(key: str) -> FleetPart | None:
     return FleetPart(cluster, tuple((label, value) for label, _, value in marked))
 
 
+def may_be_given(key: str) -> bool:
+    """Whether pods may be given a toleration of this key: taints of Kubernetes itself, of what is
+    built into it and of ours keep pods off nodes for reasons that no tenant overrules.
+    """
+    domain, slash, _ = key.partition("/")
+    guarded = slash and any(f".{domain}".endswith(f".{one}") for one in _GUARDED)
+    return bool(key and not guarded)
+
+
 class Tenant(msgspec.Struct, frozen=True):
     """A name, the (cluster, namespace) pairs it is charged for, and its nominal quota per resource.
 
@@ -80,10 +92,10 @@ class Tenant(msgspec.Struct, frozen=True):
 
     What follows is of it and of all that are part of it. `clusters`: the only ones that its pods go
     to; none: all. `selector`: labels of the only nodes that they go to; `exclusive`: these nodes
-    take no other pods. `max_priority`: no pod of a higher one is placed. `spread`: nodes with the
-    fewest of its pods are better. `reclaim`: which pods of borrowers are evicted for its own (NEVER,
-    LOWER_PRIORITY, ANY_PRIORITY; '': as who it is part of, else never), by `reclaim_strategies`.
-    `min_runtime_s`: so long its own pods run before they are.
+    take no other pods. `tolerations`: what its pods are given. `max_priority`: no pod of a higher
+    one is placed. `spread`: nodes with the fewest of its pods are better. `reclaim`: which pods of
+    borrowers are evicted for its own (NEVER, LOWER_PRIORITY, ANY_PRIORITY; '': as who it is part of,
+    else never), by `reclaim_strategies`. `min_runtime_s`: so long its own pods run before they are.
     """
 
     name: str
@@ -96,6 +108,7 @@ class Tenant(msgspec.Struct, frozen=True):
     clusters: tuple[str, ...] = ()
     selector: dict[str, str] = {}
     exclusive: bool = False
+    tolerations: tuple[Toleration, ...] = ()
     max_priority: int | None = None
     spread: bool = False
     reclaim: str = ""

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from dispatcher.cli.main import app
 from dispatcher.config import load_config
 from dispatcher.config.profiles import read_profile
-from dispatcher.config.tenant_entries import PartEntry, TenantEntry
+from dispatcher.config.tenant_entries import NodesEntry, PartEntry, TenantEntry
 from dispatcher.kit.template import new_plugin
 from dispatcher.plugins.registry import REGISTRY
 from dispatcher.scheduling.framework.plugin_args import check_args
@@ -66,7 +66,7 @@ TREE = {
             "weight": 2.5,
             "quotas": [{"cluster": "east", "nodes": {"gpu": "H100"}, "nominal": {"nvidia.com/gpu": 2}}],
             "clusters": ["east"],
-            "nodes": {"selector": {"pool": "ml"}, "exclusive": True},
+            "nodes": {"selector": {"pool": "ml"}, "exclusive": True, "tolerations": [{"key": "pool", "value": "ml"}]},
             "spread": True,
             "reclaim": "any",
             "reclaim_strategies": ["LessThanOrEqualToFinalShare"],
@@ -80,6 +80,7 @@ def test_a_tenant_may_say_in_values_all_that_its_file_may() -> None:
     schema = json.loads((CHARTS / "dispatcher/values.schema.json").read_text())
     of_one = schema["properties"]["tenants"]["properties"]["tenants"]["items"]["properties"]
     assert of_one.keys() == TenantEntry.model_fields.keys()
+    assert of_one["nodes"]["properties"].keys() == NodesEntry.model_fields.keys()
     assert of_one["quotas"]["items"]["properties"].keys() == PartEntry.model_fields.keys()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from dispatcher.config.problems import ConfigError
 from dispatcher.config.tenants import read_tenants
+from shared.model.pod import Toleration
 from shared.model.tenant import FleetPart, Share, Tenant, part_of, quota_key, resource_of
 
 WHOLE = """
@@ -21,11 +22,13 @@ tenants:
     lending_limit: {nvidia.com/gpu: 2}
     weight: 2.5
     clusters: [west]
-    nodes: {selector: {pool: ml}, exclusive: true}
+    nodes: {selector: {pool: ml}, exclusive: true, tolerations: [{key: pool, value: ml, effect: NoExecute}]}
     spread: true
     quotas:
       - {cluster: west, nodes: {gpu: H100}, nominal: {nvidia.com/gpu: 2}, borrowing_limit: {nvidia.com/gpu: 0}}
 """
+GIVES = "nodes: {{selector: {{a: b}}, tolerations: [{}]}}"
+GIVEN = "tenants[1].nodes.tolerations[0]"
 ONE = "tenants: [{{name: all, nominal: {{cpu: 8}}}}, {{name: a, namespaces: [a], parent: all, {}}}]"
 
 
@@ -59,6 +62,7 @@ def test_everything_that_may_be_said_of_a_tenant(tmp_path: Path) -> None:
         clusters=("west",),
         selector={"pool": "ml"},
         exclusive=True,
+        tolerations=(Toleration("pool", "Equal", "ml", "NoExecute"),),
         spread=True,
     )
 
@@ -95,6 +99,10 @@ def test_the_key_of_a_quota_says_of_which_nodes_it_is(part: FleetPart, words: st
         ("nominal: {cpu: 4Gi}", "tenants[1].nominal.cpu: 4Gi of cpu is an amount of bytes: write 4"),
         ("nodes: {selector: {'a b': c}}", "tenants[1].nodes.selector.a b: must be the key of a label"),
         ("nodes: {selector: {a: 'b,c'}}", "tenants[1].nodes.selector.a: must be the value of a label of nodes"),
+        (GIVES.format("{key: node-role.kubernetes.io/x}"), f"{GIVEN}.key: is of a taint that protects nodes"),
+        (GIVES.format("{key: 'a b'}"), f"{GIVEN}.a b: must be the key of a label"),
+        (GIVES.format("{key: a, operator: Exists, value: b}"), f"{GIVEN}.value: has no meaning with the operator"),
+        (GIVES.format("{operator: Exists}"), f"{GIVEN}.key: is missing"),
         ("max_priority: 2000000000", "tenants[1].max_priority: must be at most 1000000000"),
         ("quotas: [{nominal: {cpu: 1}}]", "tenants[1].quotas[0]: needs `cluster` or `nodes`"),
         (

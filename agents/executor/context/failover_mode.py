@@ -63,7 +63,7 @@ def stays(mode: str, tolerations: Sequence[Toleration]) -> bool:
     """Whether a pod with these has what `tolerations_for` would give it."""
     if mode == STRICT:
         return all(_for_ever(taint, tolerations) for taint in _TAINTS)
-    objects = [_written(one) for one in tolerations]
+    objects = [written(one) for one in tolerations]
     return not any(_is_ours(one) and _has_twin(one, objects, at) for at, one in enumerate(objects))
 
 
@@ -88,7 +88,8 @@ def _has_twin(one: Object, current: Sequence[Object], at: int) -> bool:
     )
 
 
-def _written(one: Toleration) -> Object:
+def written(one: Toleration) -> Object:
+    """As Kubernetes writes it."""
     said = {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
     return {key: word for key, word in said.items() if word} | (
         {} if one.seconds is None else {"tolerationSeconds": one.seconds}

@@ -1,9 +1,11 @@
 """ReportUnschedulable: the PodScheduled condition and the event that tell a user why a pod waits."""
 
 import msgspec
+from msgspec.structs import replace
 
 from agents.executor.context.local import Local, Moment, Reported
 from agents.executor.intents.bind import unfit
+from agents.executor.intents.tolerate import tolerate
 from agents.executor.objects import events, pods
 from shared.kube.http import STRATEGIC_PATCH, Procedure, Request
 from shared.kube.times import rfc3339
@@ -31,7 +33,7 @@ def report_unschedulable(
     intent: ReportUnschedulable, local: Local, now: Moment
 ) -> Procedure[Outcome]:
     """Patch the PodScheduled condition if it changed, with an event at most every 30 s. A bound pod
-    is left alone.
+    is left alone, and so is one that gets what it waits for.
     """
     if intent.reason not in _REASONS:
         return outcome(
@@ -52,6 +54,11 @@ def report_unschedulable(
     ):  # the bind may follow at once: no condition, which might come after it
         events.waiting(local, intent.pod, intent.message, now)
         return outcome(intent, DONE)
+    if pod is not None and intent.tolerations:
+        answer = yield from tolerate(pod, intent.tolerations)
+        if answer.verdict != REFUSED:
+            return outcome(intent, *answer)
+        intent = replace(intent, message=f"{intent.message}; {answer.message}")
     last = local.reported.get(intent.pod.uid)
     if last is not None and _same(last, intent) and now.mono - last.written < REPEAT_S:
         return outcome(intent, DONE)

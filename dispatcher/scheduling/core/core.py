@@ -80,7 +80,7 @@ class SchedulerCore:
         self._peer_updates = PeerUpdates(state)
         self.lower_priority = partial(lower_priority, state)
         self.uncounted_budgets = self._peer_updates.uncounted_budgets
-        self._reconciler = Reconciler(state, self._deciding)
+        self._reconciler = Reconciler(state, self._deciding, ledger)
         reports = self._reports = Reports(
             state, self._deciding.retries, self._deciding.evictions, self._peer_updates
         )
@@ -132,6 +132,10 @@ class SchedulerCore:
         """From now on these decide; they have taken over from the others."""
         self._state.profiles = profiles
         self._deciding.follow_profiles()
+
+    def report_gated(self, now: float) -> None:
+        """Tell why pods may not enter the queue, where other policies hold from now on."""
+        self._reconciler.report_gated(now)
 
     def pin(
         self,

@@ -38,6 +38,7 @@ from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queued import QueuedPod, State
+from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.waiting_groups import WaitingGroup
 from shared.model.pod import Pod, PodId
 from shared.model.reasons import Reasons, Why
@@ -47,6 +48,7 @@ from shared.model.wake_events import WakeEvent
 _PAUSE_S = 1.0  # of a pod whose turn has not come
 # Enum attributes are slow to look up.
 _GATED = State.GATED
+_UNGIVEN = frozenset((Reasons.UNGIVEN,))
 _TOLD = {Step.HOLD: Reasons.STILL_ELSEWHERE, Step.WAIT: Reasons.UNANSWERED}
 _home_of = itemgetter(0)
 _uid_of = itemgetter(1)
@@ -60,8 +62,11 @@ def _in_order(pod_ids: Iterable[PodId]) -> list[PodId]:
 class Reconciler:
     """Looks at pods that are due."""
 
-    def __init__(self, state: CoreState, deciding: Deciding) -> None:
+    def __init__(
+        self, state: CoreState, deciding: Deciding, ledger: QuotaLedger | None = None
+    ) -> None:
         self._state = state
+        self._ledger = ledger
         self._retries = deciding.retries
         self._binding = deciding.binding
         self._evictions = deciding.evictions
@@ -408,7 +413,18 @@ class Reconciler:
             return
         gated = item.pod_info.pod.gated
         reason = "SchedulingGated" if gated else "Unschedulable"
-        self._state.report(tracked, item.note, now, reason, nodes_help=gated)
+        asks = self._ledger is not None and item.reasons == _UNGIVEN
+        tolerations = self._ledger.ungiven(item.pod_info) if self._ledger and asks else ()
+        self._state.report(
+            tracked, item.note, now, reason, nodes_help=gated, tolerations=tolerations
+        )
+
+    def report_gated(self, now: float) -> None:
+        """Other policies may gate pods that wait: tell why."""
+        for tracked in list(self._state.tracked.active.values()):
+            item = self._state.queue.get(tracked.pod_id)
+            if item is not None and item.state is _GATED:
+                self._report_gated(tracked, item, now)
 
     def _report_incomplete(self, tracked: Tracked, group: WaitingGroup, now: float) -> None:
         """Too few members are here by now; those of a group that others stand for are told by what

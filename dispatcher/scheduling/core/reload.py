@@ -17,3 +17,4 @@ def take_profiles(core: SchedulerCore, profiles: Profiles, sort: QueueSort, now:
     core.queue.wake(
         WakeEvent.POD_ADDED, now
     )  # each was asked before all others had come to the new plugins
+    core.report_gated(now)

@@ -34,9 +34,9 @@ from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queue import SchedulingQueue
 from dispatcher.scheduling.records.log import DecisionLog
-from shared.messages import REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUnschedulable
+from shared.messages import DONE, REFUSED, STALE, UNKNOWN, WAITING, Outcome, ReportUnschedulable
 from shared.model.backoff import Backoff
-from shared.model.pod import PodId
+from shared.model.pod import PodId, Toleration
 from shared.model.wake_events import WakeEvent
 
 _AT_ONCE = 500  # told in one Tick
@@ -48,6 +48,7 @@ class HeldReport(NamedTuple):
     message: str
     reason: str
     nodes_help: bool
+    tolerations: tuple[Toleration, ...] = ()
 
 
 class HeldReports:
@@ -78,16 +79,24 @@ class HeldReports:
 # would not see why.
 _NOT_WRITTEN = frozenset((UNKNOWN, STALE, REFUSED))
 _WRITE_AGAIN = RetryPolicy(Backoff(1.0, 300.0), _NOT_WRITTEN)
+# What a pod waits to be given is asked for until it shows.
+_GIVE_AGAIN = RetryPolicy(Backoff(1.0, 300.0), _NOT_WRITTEN | {DONE})
 
 
 def _waits(tracked: Tracked) -> bool:
     return tracked.source is not None and not tracked.source.node
 
 
-def _still_waits(tracked: Tracked, message: str, name: str) -> bool:
-    """Whether the pod waits, and nothing newer was reported of it than by the side intent of that
-    name.
+def _still_waits(
+    tracked: Tracked, message: str, tolerations: Sequence[Toleration], name: str
+) -> bool:
+    """Whether the pod waits, also for these, and nothing newer was reported of it than by the side
+    intent of that name.
     """
+    if tracked.source is not None and tolerations:
+        own = tracked.source.tolerations
+        if all(one in own for one in tolerations):
+            return False
     return _waits(tracked) and tracked.reported == message and tracked.report == name
 
 
@@ -315,10 +324,12 @@ class CoreState:
         reason: str = "Unschedulable",
         *,
         nodes_help: bool = True,
+        tolerations: tuple[Toleration, ...] = (),
     ) -> None:
         """Tell the user why a pod waits, and which node of its own cluster it is nominated to; not
         the same twice. `nodes_help`: whether it might go to a new node of its cluster; of one that
-        is promised a node of another cluster nobody is to make one.
+        is promised a node of another cluster nobody is to make one. `tolerations`: what it waits to
+        be given, by its agent.
         """
         source = tracked.source
         if source is None:
@@ -336,7 +347,7 @@ class CoreState:
         if nominated_node == known and soon:
             again_at = tracked.reported_at + self.timing.report_s
             self.held_reports.hold(
-                tracked.pod_id, HeldReport(message, reason, nodes_help), again_at
+                tracked.pod_id, HeldReport(message, reason, nodes_help, tolerations), again_at
             )
             return
         self.held_reports.drop(tracked.pod_id)
@@ -345,16 +356,16 @@ class CoreState:
         tracked.reported_at = now
         tracked.nominated_node = nominated_node
         nominated = nominated_node if nominated_node != known else None
-        fields = ("", intents.ref(source), 0, message, reason, nominated, nodes_help)
+        fields = ("", intents.ref(source), 0, message, reason, nominated, nodes_help, tolerations)
         if tracked.report:
             self.side_intents.drop(tracked.report)
-        wanted = partial(_still_waits, tracked, message)
+        wanted = partial(_still_waits, tracked, message, tolerations)
         tracked.report = self.side_intents.send(
             tracked.pod_id[0],
             "report",
             ReportUnschedulable(*fields),
             _on_written,
-            _WRITE_AGAIN,
+            _GIVE_AGAIN if tolerations else _WRITE_AGAIN,
             wanted,
         )
 
@@ -363,7 +374,14 @@ class CoreState:
         for pod_id, held in self.held_reports.due(now):
             tracked = self.tracked.active.get(pod_id)
             if tracked is not None and tracked.reported and _waits(tracked):
-                self.report(tracked, held.message, now, held.reason, nodes_help=held.nodes_help)
+                self.report(
+                    tracked,
+                    held.message,
+                    now,
+                    held.reason,
+                    nodes_help=held.nodes_help,
+                    tolerations=held.tolerations,
+                )
 
     def stop_waiting(self, now: float) -> None:
         """Pods whose node has had its time are tried again."""

@@ -65,7 +65,7 @@ def _policy(tenant: Tenant) -> Mapping[str, object]:
         "namespaces": tenant.namespaces,
         "weight": tenant.weight,
         "clusters": tenant.clusters,
-        "nodes": (tenant.selector, tenant.exclusive),
+        "nodes": (tenant.selector, tenant.exclusive, tenant.tolerations),
         "max_priority": tenant.max_priority,
         "spread": tenant.spread,
         "reclaim": tenant.reclaim,

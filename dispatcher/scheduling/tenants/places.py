@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dispatcher.scheduling.tenants.tree import TenantNode, TenantTree
+from shared.model.pod import Toleration
 from shared.model.tenant import FleetPart
 
 Labels = tuple[tuple[str, str], ...]
@@ -41,9 +42,11 @@ class TenantPlaces:
         self._nobody = Places("", None, (), tuple(kept)) if kept else None
         self._ceilings = {name: _ceiling(node) for name, node in tree.nodes.items()}
         self._spread = {name: _spread(node) for name, node in tree.nodes.items()}
+        self._tolerations = {name: _tolerations(node) for name, node in tree.nodes.items()}
         self.any = any(one is not None for one in (*self._of.values(), self._nobody))
         self.any_ceiling = any(one is not None for one in self._ceilings.values())
         self.any_spread = any(self._spread.values())
+        self.any_tolerations = any(self._tolerations.values())
 
     def of(self, tenant: str | None) -> Places | None:
         """Of its pods; None: nothing is said."""
@@ -52,6 +55,10 @@ class TenantPlaces:
     def ceiling(self, tenant: str) -> tuple[int, str] | None:
         """The highest priority of its pods that are placed, and whose it is."""
         return self._ceilings[tenant]
+
+    def tolerations(self, tenant: str) -> tuple[Toleration, ...]:
+        """What its pods are given."""
+        return self._tolerations[tenant]
 
     def spread(self, tenant: str) -> frozenset[str]:
         """The tenants whose pods count together as its own are spread; none: they are not."""
@@ -90,6 +97,10 @@ def _ceiling(node: TenantNode) -> tuple[int, str] | None:
         if one.tenant.max_priority is not None
     ]
     return min(said, default=None)
+
+
+def _tolerations(node: TenantNode) -> tuple[Toleration, ...]:
+    return tuple(dict.fromkeys(said for one in node.path for said in one.tenant.tolerations))
 
 
 def _spread(node: TenantNode) -> frozenset[str]:

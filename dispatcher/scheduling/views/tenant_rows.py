@@ -297,6 +297,7 @@ def _rules(node: TenantNode) -> Row:
             ("clusters", list(tenant.clusters)),
             ("nodes", dict(tenant.selector)),
             ("exclusive", tenant.exclusive),
+            ("tolerations", [one.text for one in tenant.tolerations]),
             ("max_priority", tenant.max_priority),
             ("spread", tenant.spread),
             ("reclaim", tenant.reclaim),

@@ -22,6 +22,7 @@ from shared.messages import (
     ReportUnschedulable,
 )
 from shared.model import names
+from shared.model.pod import Toleration
 from tests.agents.executor.world import NOW, World, pod_object, run
 
 WHY = "0/3 nodes are available: 3 Insufficient cpu."
@@ -158,3 +159,60 @@ def test_a_pod_of_another_scheduler_is_told_and_left_alone() -> None:
     event = msgspec.json.decode(next(iter(world.local.events)).body)
     assert event["type"] == "Warning"
     assert '"default-scheduler"' in event["note"]
+
+
+# --- what its tenant gives a pod --------------------------------------------------------------------------------------
+
+POOL = Toleration("pool", "Equal", "ml", "NoExecute")
+WRITTEN = {"key": "pool", "operator": "Equal", "value": "ml", "effect": "NoExecute"}
+OWN: dict[str, Any] = {"key": "spot", "value": "yes"}  # without an operator, as users write it
+
+
+def given(ref: PodRef, *tolerations: Toleration) -> ReportUnschedulable:
+    return msgspec.structs.replace(report(ref, "waits for pool"), tolerations=tolerations)
+
+
+def tolerations_of(world: World) -> list[dict[str, Any]]:
+    pod = world.api.pod("web")
+    assert pod is not None
+    found: list[dict[str, Any]] = pod["spec"].get("tolerations", [])
+    return found
+
+
+@pytest.mark.parametrize("own", [[], [OWN]])
+def test_a_pod_is_given_what_it_waits_for_behind_its_own_and_nothing_is_said(own: list[dict[str, Any]]) -> None:
+    world = World()
+    ref = world.submit(pod_object(tolerations=own))
+    assert world.do(given(ref, POOL)).verdict == DONE
+    assert tolerations_of(world) == [*own, WRITTEN]
+    assert "conditions" not in (world.api.pod("web") or {})["status"]
+    assert not list(world.local.events)
+    written = world.api.done.copy()
+    assert world.do(given(ref, POOL)).verdict == DONE  # sent again
+    assert world.api.done == written
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "node.kubernetes.io/unschedulable",
+        "node-role.kubernetes.io/control-plane",
+        "kubernetes.io/x",
+        "a.k8s.io/x",
+        names.PROXY_TAINT,
+    ],
+)
+def test_no_order_opens_nodes_that_are_guarded_and_the_pod_says_so(key: str) -> None:
+    world = World()
+    assert world.do(given(world.submit(), POOL, Toleration(key, "Exists"))).verdict == DONE
+    assert tolerations_of(world) == []
+    assert condition_of(world)["message"] == f'waits for pool; no pod is given a toleration of taint "{key}"'
+
+
+def test_a_server_that_refuses_is_quoted_to_the_user() -> None:
+    world = World()
+    ref = world.submit()
+    world.api.refuses = lambda body: "no patch" if "spec" in body else ""
+    assert world.do(given(ref, POOL)).verdict == DONE
+    assert condition_of(world)["message"] == "waits for pool; no patch (HTTP 403)"

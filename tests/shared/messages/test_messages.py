@@ -17,7 +17,7 @@ from shared.messages import (
     encode,
 )
 from shared.messages.intents import AnyIntent, Intent
-from shared.model.pod import Pod, SourceRef
+from shared.model.pod import Pod, SourceRef, Toleration
 
 REF = PodRef("default", "web-1", "uid-1")
 SOURCE = SourceRef("east", "cluster-uid", "default", "web-1", "uid-1", 7)
@@ -27,6 +27,7 @@ SOURCE = SourceRef("east", "cluster-uid", "default", "web-1", "uid-1", 7)
 VALUES: dict[Any, Any] = {
     str: "x", int: 7, bool: True, bytes: b"{}", PodRef: REF, SourceRef: SOURCE,
     dict[str, str]: {"a": "b"}, dict[str, int]: {"cpu": 1},
+    tuple[Toleration, ...]: (Toleration("pool"),),
 }  # fmt: skip
 
 
