@@ -189,6 +189,7 @@ LOWER_PRIORITY = "LowerPriority"
 NODES_DO_NOT_HELP = "NodesDoNotHelp"
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
+PREEMPTED = "PreemptionByScheduler"
 
 
 class ReportUnschedulable(Intent, frozen=True):
@@ -217,8 +218,9 @@ class ReportGroup(Intent, frozen=True):
     `pod`, whether it was scheduled: condition PodGroupInitiallyScheduled, of v1alpha2
     PodGroupScheduled, as kube-scheduler writes it.
 
-    `reason` of one that was not: UNSCHEDULABLE or SCHEDULER_ERROR. DONE: it says so, or it has said
-    before that it was scheduled, which is never taken back. STALE: there is no such group any more,
+    `reason` of one that was not: UNSCHEDULABLE or SCHEDULER_ERROR. PREEMPTED: it is evicted as a
+    whole, condition DisruptionTarget; an older executor refuses that. DONE: it says so, or it has
+    said before that it was scheduled, which is never taken back. STALE: there is no such group any more,
     or the pod is no member of it. REFUSED: the cluster does not let it be written. Only for an agent
     that tells groups: an older one reads no batch that holds it.
     """

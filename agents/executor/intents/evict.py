@@ -34,7 +34,7 @@ from shared.kube.verdicts import (
     is_ambiguous,
     outcome,
 )
-from shared.messages import DONE, REFUSED, STALE, UNKNOWN, Evict, Outcome
+from shared.messages import DONE, PREEMPTED, REFUSED, STALE, UNKNOWN, Evict, Outcome
 from shared.model import names
 from shared.model.starting import not_started
 
@@ -204,7 +204,7 @@ def _request(intent: Evict, now: Moment) -> Request:
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
-        "reason": "PreemptionByScheduler",
+        "reason": PREEMPTED,
         "message": f"{names.SCHEDULER_NAME}: preempting to accommodate a higher priority pod{whose}",
         "lastTransitionTime": rfc3339(now.wall),
     }

@@ -2,7 +2,9 @@
 whether its pods have their places.
 
 The condition is kube-scheduler's (pkg/scheduler/schedule_one_podgroup.go of 1.37): False with the
-reason Unschedulable or SchedulerError, True with the reason Scheduled, and once True for ever.
+reason Unschedulable or SchedulerError, True with the reason Scheduled, and once True for ever. One
+that is evicted as a whole has DisruptionTarget, the type and reason of its API, which nobody has to
+take back: pods that are made anew in it have their own.
 """
 
 from functools import partial
@@ -19,6 +21,7 @@ from shared.kube.times import rfc3339
 from shared.kube.verdicts import Answer, cut, outcome
 from shared.messages import (
     DONE,
+    PREEMPTED,
     REFUSED,
     SCHEDULER_ERROR,
     STALE,
@@ -31,7 +34,8 @@ from shared.model.group_kinds import POD_GROUPS, VERSIONS
 REPEAT_S = 300.0  # an unchanged report is written again after this long
 SCHEDULED = "Scheduled"
 MAX_MESSAGE = 1024
-_REASONS = (UNSCHEDULABLE, SCHEDULER_ERROR)
+_REASONS = (UNSCHEDULABLE, SCHEDULER_ERROR, PREEMPTED)
+_DISRUPTED = "DisruptionTarget"
 _TYPE = "PodGroupInitiallyScheduled"
 _TYPE_OF = {"v1alpha2": "PodGroupScheduled"}  # renamed with 1.37
 
@@ -60,12 +64,13 @@ def report_group(intent: ReportGroup, local: Local, now: Moment) -> Procedure[Ou
     if why:
         return outcome(intent, STALE, why)
     told = _told(intent, now)
-    last = local.reported_groups.get(intent.group_uid)
+    about = f"{intent.group_uid}/{intent.reason == PREEMPTED}"
+    last = local.reported_groups.get(about)
     if last is not None and _holds(last, told):
         return outcome(intent, DONE)
     answer = yield from _write(intent, local, told, now)
     if answer.verdict == DONE:
-        local.reported_groups.put(intent.group_uid, told)
+        local.reported_groups.put(about, told)
     return outcome(intent, *answer)
 
 
@@ -110,9 +115,8 @@ def _write(
             f"/apis/scheduling.k8s.io/{version}/namespaces/{quote(intent.pod.namespace, safe='')}"
             f"/podgroups/{quote(intent.group, safe='')}"
         )
-        decide = partial(
-            _decided, uid=intent.group_uid, kind=_TYPE_OF.get(version, _TYPE), told=told, now=now
-        )
+        kind = _DISRUPTED if told.reason == PREEMPTED else _TYPE_OF.get(version, _TYPE)
+        decide = partial(_decided, uid=intent.group_uid, kind=kind, told=told, now=now)
         answer = yield from rewrite(path, what, _read, decide, "status")
         if answer != missing(what):
             local.group_version = version if answer.verdict == DONE else local.group_version
@@ -127,9 +131,9 @@ def _decided(
         return Answer(STALE, f'podgroup "{group.metadata.name}" was replaced or is being deleted')
     conditions = group.status.conditions or []
     before = next((one for one in conditions if one.get("type") == kind), {})
-    status = "True" if told.scheduled else "False"
+    status = "True" if told.scheduled or kind == _DISRUPTED else "False"
     same = before.get("status") == status
-    if before.get("status") == "True" or (
+    if (before.get("status") == "True" and kind != _DISRUPTED) or (
         same and (before.get("reason"), before.get("message")) == (told.reason, told.message)
     ):
         return Answer(DONE)

@@ -134,7 +134,7 @@ class Deciding:
         self.binding.on_lost = self.booked.lost
         self._group_status = GroupStatus(state)
         self.booked.on_started = self._group_status.started
-        self.evictions = Evictions(state, self.binding)
+        self.evictions = Evictions(state, self.binding, self._group_status)
         self.retries = Retries(state)
         self._slow = SlowDecisions()
         self._home_only = HomeOnly(state)

@@ -12,12 +12,13 @@ import msgspec
 
 from dispatcher.scheduling.core import called_services
 from dispatcher.scheduling.core.binding_cycle import BindingCycle
+from dispatcher.scheduling.core.group_status import GroupStatus
 from dispatcher.scheduling.core.preemptors import Preemptors
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.fleet.occupants import Occupant
 from dispatcher.scheduling.framework.lifecycle import Victim
-from dispatcher.scheduling.framework.pod_info import PodInfo, whole_group_id
+from dispatcher.scheduling.framework.pod_info import GroupId, PodInfo, whole_group_id
 from shared.messages import DONE, NO_PRIORITY, OF_CLUSTER, REFUSED, Evict, Outcome, PodRef
 from shared.model.pod import Pod, PodId, SourceRef
 from shared.model.reasons import Reasons, Why
@@ -27,8 +28,9 @@ from shared.model.wake_events import WakeEvent
 class Evictions:
     """Evictions under way, by victim."""
 
-    def __init__(self, state: CoreState, binding: BindingCycle) -> None:
+    def __init__(self, state: CoreState, binding: BindingCycle, status: GroupStatus) -> None:
         self._state = state
+        self._status = status
         self._binding = binding
         self._under_way: dict[PodId, str] = {}
         # told which pods were not evicted, and when
@@ -73,6 +75,7 @@ class Evictions:
         cluster must be ready to take, for a pod of another one.
         """
         some = tuple(victims)
+        groups: dict[GroupId, Victim] = {}
         for victim in (*some, *self._going_along(some, preemptor)):
             if self._binding.holds(
                 victim.pod_id
@@ -87,6 +90,18 @@ class Evictions:
                 and victim.pod_id not in self._under_way
             ):
                 self._send(victim, intents.ref(target), preemptor, manifest)
+                whole = whole_group_id(victim.pod_info)
+                if whole is not None:
+                    groups.setdefault(whole, victim)
+        for victim in groups.values():
+            self._tell_group(victim, preemptor)
+
+    def _tell_group(self, victim: Victim, preemptor: PodId) -> None:
+        member = self._state.tracked.get(victim.pod_id)
+        by = self._state.tracked.get(preemptor)
+        if member is not None and member.source is not None and by is not None and by.source:
+            why = f"evicted for pod {by.source.key} of cluster {preemptor[0]}"
+            self._status.evicted(member.home, member.source, why)
 
     def _going_along(self, victims: Sequence[Victim], preemptor: PodId) -> Iterator[Victim]:
         """Of groups that go as a whole the others in the same cluster, if they may go for this pod."""

@@ -2,7 +2,7 @@
 of its members.
 
 Kubernetes' condition is about the first time alone: once as many as have to start together are bound,
-it says so for ever.
+it says so for ever. That a group is evicted as a whole is another one.
 """
 
 from typing import NamedTuple
@@ -12,9 +12,10 @@ from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.delegation import intents
 from dispatcher.scheduling.framework.pod_info import GroupId
 from dispatcher.scheduling.queue import QueuedPod
-from shared.messages import UNSCHEDULABLE, Outcome, ReportGroup
+from shared.messages import PREEMPTED, UNSCHEDULABLE, Outcome, ReportGroup
 from shared.messages.pod_cache import PodCache, said
 from shared.model.group_kinds import POD_GROUPS
+from shared.model.pod import Pod
 
 _MOST = 4096  # groups of which it is known what was told; of others it is told again
 _MOST_TEXT = 1024  # characters, as of an event
@@ -50,19 +51,26 @@ class GroupStatus:
     def _tell(
         self, name: GroupId, member: QueuedPod, now: float, *, scheduled: bool, message: str = ""
     ) -> None:
-        pod = member.pod_info.pod
-        group = pod.group
-        if group is None or group.kind != POD_GROUPS or not group.uid:
-            return
-        known = self._told.pop(name)
+        message = message[:_MOST_TEXT]
+        report = self._send(name.home, member.pod_info.pod, scheduled, UNSCHEDULABLE, message)
+        known = self._told.pop(name) if report else None
         if known is not None:
             self._state.side_intents.drop(known.report)
-        message = message[:_MOST_TEXT]
-        intent = ReportGroup(
-            "", intents.ref(pod), 0, group.name, group.uid, scheduled, UNSCHEDULABLE, message
-        )
-        report = self._state.side_intents.send(name.home, "group", intent, _written)
-        self._told.put(name, _Told(scheduled, message, now, report), said((name, message)))
+        if report:
+            self._told.put(name, _Told(scheduled, message, now, report), said((name, message)))
+
+    def evicted(self, home: str, member: Pod, why: str) -> None:
+        """It is evicted as a whole."""
+        self._send(home, member, False, PREEMPTED, why[:_MOST_TEXT])
+
+    def _send(self, home: str, member: Pod, scheduled: bool, reason: str, message: str) -> str:
+        """The side intent; '' for a group without a status."""
+        group = member.group
+        if group is None or group.kind != POD_GROUPS or not group.uid:
+            return ""
+        ref = intents.ref(member)
+        intent = ReportGroup("", ref, 0, group.name, group.uid, scheduled, reason, message)
+        return self._state.side_intents.send(home, "group", intent, _written)
 
 
 def _written(answer: Outcome, now: float) -> None:

@@ -9,7 +9,7 @@ from agents.executor.context.local import Moment
 from agents.executor.intents.procedures import carry_out
 from agents.executor.intents.report_group import REPEAT_S
 from shared.kube.http import Request, Response
-from shared.messages import DONE, REFUSED, SCHEDULER_ERROR, STALE, UNKNOWN, PodRef, ReportGroup
+from shared.messages import DONE, PREEMPTED, REFUSED, SCHEDULER_ERROR, STALE, UNKNOWN, PodRef, ReportGroup
 from shared.model.group_kinds import COSCHEDULING, POD_GROUPS, VERSIONS
 from shared.model.pod import Group
 from tests.agents.executor.world import NOW, Object, World, lost_reply, pod_object, run, scripted, source_of
@@ -119,6 +119,17 @@ def test_conditions_of_others_stay_and_the_time_of_an_unchanged_status_too() -> 
     world = GroupWorld("v1beta1", before, others)
     assert world.do(world.report(reason=SCHEDULER_ERROR)).verdict == DONE
     assert world.conditions == [others, condition("False", "SchedulerError", since="2020-01-01T00:00:00Z")]
+
+
+def test_a_group_that_was_scheduled_and_is_evicted_as_a_whole_says_both_and_for_whom_last() -> None:
+    world = GroupWorld()
+    world.do(world.report(True, ""))
+    scheduled = condition("True", "Scheduled", "")
+    for by in ("for a", "for a", "for b"):
+        assert world.do(world.report(reason=PREEMPTED, message=by)).verdict == DONE
+        disrupted = condition("True", "PreemptionByScheduler", by, kind="DisruptionTarget")
+        assert world.conditions == [scheduled, disrupted]
+    assert world.api.count("patch") == 3
 
 
 @pytest.mark.parametrize(

@@ -488,3 +488,8 @@ def test_who_evicts_one_member_of_a_group_that_goes_as_a_whole_evicts_all(whole:
     fleet.tick()
     victims = [one.pod.name for _, one in fleet.mail if isinstance(one, m.Evict)]
     assert len(victims) == (4 if whole else 1), victims
+    told = [one for _, one in fleet.mail if isinstance(one, m.ReportGroup)]
+    why = "evicted for pod default/important of cluster home"
+    assert [(one.group, one.scheduled, one.reason, one.message) for one in told] == (
+        [("train", False, m.PREEMPTED, why)] if whole else []
+    )
