@@ -45,6 +45,11 @@ def _load(quantile: str) -> str:
     return f'global_dispatcher_node_load_ratio{{cluster=~"$cluster", quantile="{quantile}"}}'
 
 
+def _of_limit(name: str) -> tuple[str, str]:
+    query = f"global_dispatcher_quota_{name} / (global_dispatcher_quota_limit > 0)"
+    return query, "{{tenant}} {{resource}}"
+
+
 ROWS: dict[str, tuple[Panel, ...]] = {
     "Fleet": (
         Panel("Leading", "none", (("sum(leader_election_master_status)", "leaders"),), "stat"),
@@ -140,7 +145,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ),
         ),
     ),
-    "Queue and quota": (
+    "Queue": (
         Panel(
             "Pods that wait", "none", (("sum by (queue) (scheduler_pending_pods)", "{{queue}}"),)
         ),
@@ -165,22 +170,37 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ),
         ),
         Panel(
-            "Quota in use",
-            "percentunit",
-            (
-                (
-                    "global_dispatcher_quota_used / global_dispatcher_quota_limit",
-                    "{{tenant}} {{resource}}",
-                ),
-            ),
-        ),
-        Panel(
             "Errors of the core",
             "none",
             (
                 (
                     "sum by (event) (increase(global_dispatcher_core_errors_total[$__range]))",
                     "{{event}}",
+                ),
+            ),
+        ),
+    ),
+    "Tenants": (
+        *(
+            Panel(f"{title}, of what the tenant may use", "percentunit", (_of_limit(name),))
+            for title, name in (("Used", "used"), ("Borrowed", "borrowed"), ("Lent", "lent"))
+        ),
+        Panel("Share", "percentunit", (("global_dispatcher_tenant_share", "{{tenant}}"),)),
+        Panel(
+            "Pods that wait",
+            "none",
+            tuple(
+                (f"global_dispatcher_tenant_{name}_pods", f"{{{{tenant}}}} {name}")
+                for name in ("waiting", "starved")
+            ),
+        ),
+        Panel(
+            "Evictions that give quota back, a second",
+            "ops",
+            (
+                (
+                    f"sum by (tenant) (rate(global_dispatcher_reclaimed_pods_total{_RATE}))",
+                    "for {{tenant}}",
                 ),
             ),
         ),

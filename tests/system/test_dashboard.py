@@ -24,7 +24,11 @@ from tests.system.ray_fleet import JoinedAgent, free_ports
 # As Grafana fills them in; the dashboard's variable `cluster` is "all" at first.
 VARIABLES = {"$__rate_interval": "15s", "$__range": "15m", "$cluster": ".*"}
 # Counters by a label that have no series before the first event.
-NOTHING_IN_A_HEALTHY_FLEET = {"Errors of the core", "Questions to sources that fail"}
+NOTHING_IN_A_HEALTHY_FLEET = {
+    "Errors of the core",
+    "Questions to sources that fail",
+    "Evictions that give quota back, a second",
+}
 TENANTS = {"tenants": [{"name": "web", "namespaces": ["default"], "nominal": {"cpu": "8", "pods": 100}}]}
 
 
