@@ -153,6 +153,8 @@ def _headline(found: Record, decision: Record) -> "RenderableType":
 
 def _group(group: Record) -> str:
     """Like: train (PodGroup), starting: 8 of min 8 pods have a place, in zone a of cluster west."""
+    if group["state"] == "apart":
+        return f"{group['name']} ({group['kind']}): this pod does not count in it now"
     have = f"{group['placed']} of min {group['min_count']} pods have a place"
     where = f", in {', '.join(map(str, group['domains']))}" if group["domains"] else ""
     more = f", {group['waiting']} wait" if group["waiting"] else ""

@@ -157,7 +157,7 @@ def _text(model: type[BaseModel], path: Path, error: Any) -> str:
     if error["type"] == "too_short" and isinstance(error["input"], Mapping):
         wanted = "a map with a key at least"
     limits = {
-        key: f"{limit:g}" if isinstance(limit, float) else limit
+        key: f"{limit:.15g}" if isinstance(limit, float) else limit
         for key, limit in error.get("ctx", {}).items()
     }
     wanted = wanted.format(**limits) + _of_what(model, path, wanted)

@@ -53,6 +53,14 @@ def test_one_of_a_batch_shows_its_place_in_it() -> None:
     assert not any(one.startswith("Batch") for one in shown(cluster="west", node="w1", decision=DECISION))
 
 
+def test_a_member_is_told_how_its_group_stands_or_that_it_does_not_count() -> None:
+    group = {"name": "train", "kind": "PodGroup", "min_count": 8, "within": "rack", "waiting": 2, "placed": 0}
+    group |= {"state": "incomplete", "step": None, "left": None, "domains": []}
+    have = "0 of min 8 pods have a place, 2 wait; all within one rack"
+    assert f"Group train (PodGroup), incomplete: {have}" in shown(group=group)
+    assert "Group train (PodGroup): this pod does not count in it now" in shown(group={**group, "state": "apart"})
+
+
 def test_what_did_not_go_along_and_a_lower_priority_are_named() -> None:
     lines = shown(left_behind="cluster west takes these: a/b", lower_priority="is PriorityClass high, 5 in west")
     assert "Not along cluster west takes these: a/b" in lines

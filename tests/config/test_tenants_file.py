@@ -103,6 +103,7 @@ def test_the_key_of_a_quota_says_of_which_nodes_it_is(part: FleetPart, words: st
         (GIVES.format("{key: 'a b'}"), f"{GIVEN}.a b: must be the key of a label"),
         (GIVES.format("{key: a, operator: Exists, value: b}"), f"{GIVEN}.value: has no meaning with the operator"),
         (GIVES.format("{operator: Exists}"), f"{GIVEN}.key: is missing"),
+        ("min_runtime_s: 2592001", "tenants[1].min_runtime_s: must be at most 2592000, not 2592001"),
         ("max_priority: 2000000000", "tenants[1].max_priority: must be at most 1000000000"),
         ("quotas: [{nominal: {cpu: 1}}]", "tenants[1].quotas[0]: needs `cluster` or `nodes`"),
         (

@@ -30,6 +30,7 @@ from dispatcher.scheduling.groups.templates import Template, TooManyKindsError
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import Group, PodId
 from shared.model.reasons import Reasons, Why
+from shared.model.topology import meant_level
 
 # what-ifs of one group; each is about a millisecond. Only filters that look further than at room and
 # at node objects make more than one fail.
@@ -205,7 +206,10 @@ class _Search:
         if not len(found):
             placed = "the members that have a place are in no common one" if self._placed else ""
             self._refuse(Why(Reasons.OUTSIDE_DOMAIN, ""))
-            tried.missing = f"no domain of {self._group.within}: {placed or 'no node has one'}"
+            within = self._group.within
+            meant = meant_level(within)
+            lacking = f"no node has one{f'; did you mean {meant}?' if meant else ''}"
+            tried.missing = f"no domain of {within}: {placed or lacking}"
             return found
         most, level, code = found.most()
         if most < tried.needed:

@@ -17,7 +17,8 @@ def group_row(core: SchedulerCore, tracked: Tracked) -> Row | None:
     """Of a pod that is placed with others; None of any other.
 
     `state`: incomplete (fewer than `min_count` are known), waiting (for a place), starting (`step`
-    says what all that got places have to get through next, `left` how many have not), started.
+    says what all that got places have to get through next, `left` how many have not), started;
+    apart: this pod does not count, as it has ended, or waits for something of its own.
     `domains`: where those with a place are, of the kind that the group is bound to.
     """
     source = tracked.source
@@ -31,6 +32,8 @@ def group_row(core: SchedulerCore, tracked: Tracked) -> Row | None:
     state = "started" if placed >= source.group.min_count else "waiting"
     if booked is not None or (group is not None and group.starting):
         state = "starting"
+    elif group is None or not (tracked.pod_id in group.members or tracked.pod_id in group.placed):
+        state = "apart"
     elif waiting + placed < source.group.min_count:
         state = "incomplete"
     return {

@@ -322,6 +322,15 @@ def test_who_comes_while_the_others_are_on_their_way_waits_for_what_becomes_of_t
     assert fleet.places() == dict.fromkeys("abcd", "west")
 
 
+def test_explain_says_of_a_member_that_waits_for_something_else_that_it_does_not_count() -> None:
+    fleet = Fleet()
+    fleet.submit("a", least=1, gated=True)
+    fleet.report()
+    row = explain(fleet.core, "default", "a")
+    assert row is not None
+    assert row["group"]["state"] == "apart"
+
+
 def test_explain_says_how_many_of_how_many_have_a_place_where_and_in_which_step_they_are() -> None:
     fleet = Fleet()
 

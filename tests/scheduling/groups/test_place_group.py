@@ -276,9 +276,10 @@ def test_members_of_too_many_kinds_are_refused_and_those_whom_labels_tell_apart_
     assert place(world(a=nodes), members(*labelled)).is_booked
 
 
-def test_a_level_that_no_node_has_is_named() -> None:
-    assert told(place(world(a=[node("n1")]), gang(1, within="rack"))) == (
-        "pod group train: no domain of rack: no node has one"
+@pytest.mark.parametrize(("within", "hint"), [("rack", ""), ("racks", "; did you mean rack?"), ("pdu", "")])
+def test_a_level_that_no_node_has_is_named(within: str, hint: str) -> None:
+    assert told(place(world(a=[node("n1")]), gang(1, within=within))) == (
+        f"pod group train: no domain of {within}: no node has one{hint}"
     )
 
 
