@@ -87,7 +87,7 @@ class TenantNodes(Filter[Places], PreEnqueue[Places]):
     def filter(self, state: Places, fleet: FleetView, rows: Rows) -> Codes:
         """TENANT_NODES outside of the tenant's own, KEPT_NODES on those of others."""
         codes = np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
-        for kept in state.kept:
+        for kept in state.for_others:
             mask = among(kept.labels, kept.clusters, self._masks, fleet, rows)
             codes[mask] = fleet.reasons.code(KEPT_NODES, kept.tenant)
         if state.tenant:

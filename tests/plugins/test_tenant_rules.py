@@ -59,6 +59,14 @@ def test_pods_keep_to_the_nodes_of_their_tenant_and_off_those_that_are_kept(
     assert reasons(plugin("TenantNodes", ML, VISION, OTHER), asking, pools()) == want
 
 
+def test_what_tenants_keep_from_each_other_is_held_once_however_many_they_are() -> None:
+    tenants = [Tenant(f"t{at}", (f"t{at}",), {}, selector={"pool": f"p{at}"}, exclusive=True) for at in range(50)]
+    places = QuotaLedger(tenants).places
+    found = [places.of(one.name) for one in tenants]
+    assert len({id(one.kept) for one in found if one is not None}) == 1
+    assert {len(list(one.for_others)) for one in found if one is not None} == {49}
+
+
 def test_nodes_that_a_tenant_keeps_in_some_clusters_are_free_in_others() -> None:
     kept = Tenant("ml", ("ml",), {}, selector={"pool": "ml"}, exclusive=True, clusters=("west",))
     assert reasons(plugin("TenantNodes", kept), of("x"), pools()) == {"west/ml1": KEPT}

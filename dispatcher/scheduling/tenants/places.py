@@ -2,7 +2,7 @@
 it is part of.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from dispatcher.scheduling.tenants.tree import TenantNode, TenantTree
@@ -22,26 +22,48 @@ class KeptNodes(NamedTuple):
     clusters: frozenset[str] | None
 
 
+class AllKept:
+    """What is kept for any tenant, once for all of them: where each keeps nodes from all others, a
+    list for each would grow with the square of their number.
+    """
+
+    def __init__(self, nodes: Iterable[KeptNodes]) -> None:
+        self.nodes = tuple(nodes)
+        self.whose = frozenset(one.tenant for one in self.nodes)
+
+
 class Places(NamedTuple):
     """What holds for the pods of one tenant, '' for nobody's. `clusters` None: all. `labels`: what
-    their nodes must have. `kept`: nodes for others.
+    their nodes must have. `kept`: what is kept, for `own` (it, and those that it is part of) or for
+    others.
     """
 
     tenant: str
     clusters: frozenset[str] | None
     labels: Labels
-    kept: tuple[KeptNodes, ...]
+    kept: AllKept
+    own: frozenset[str] = frozenset()
+
+    @property
+    def for_others(self) -> Iterator[KeptNodes]:
+        """Nodes that they may not use."""
+        return (one for one in self.kept.nodes if one.tenant not in self.own)
 
 
 class TenantPlaces:
     """`of`: by tenant and for nobody's pods; None where nothing is said."""
 
     def __init__(self, tree: TenantTree) -> None:
-        kept = [*_kept(tree.nodes.values())]
+        kept = AllKept(_kept(tree.nodes.values()))
         self._of = {name: _places(node, kept) for name, node in tree.nodes.items()}
-        self._nobody = Places("", None, (), tuple(kept)) if kept else None
+        self._nobody = Places("", None, (), kept) if kept.nodes else None
         self._ceilings = {name: _ceiling(node) for name, node in tree.nodes.items()}
-        self._spread = {name: _spread(node) for name, node in tree.nodes.items()}
+        spread = {
+            name: frozenset(one.name for one in node.subtree())
+            for name, node in tree.nodes.items()
+            if node.tenant.spread
+        }
+        self._spread = {name: _spread(node, spread) for name, node in tree.nodes.items()}
         self._tolerations = {name: _tolerations(node) for name, node in tree.nodes.items()}
         self.any = any(one is not None for one in (*self._of.values(), self._nobody))
         self.any_ceiling = any(one is not None for one in self._ceilings.values())
@@ -80,14 +102,14 @@ def _kept(nodes: Iterable[TenantNode]) -> Iterator[KeptNodes]:
             yield KeptNodes(node.name, _labels(node), _clusters(node))
 
 
-def _places(node: TenantNode, kept: Sequence[KeptNodes]) -> Places | None:
-    own = {one.name for one in node.path}
-    others = tuple(one for one in kept if one.tenant not in own)
+def _places(node: TenantNode, kept: AllKept) -> Places | None:
+    own = kept.whose & {one.name for one in node.path}
     clusters = _clusters(node)
     labels = _labels(node)
-    if clusters is None and not labels and not others:
+    if clusters is None and not labels and own == kept.whose:
         return None
-    return Places(node.name if clusters is not None or labels else "", clusters, labels, others)
+    whose = node.name if clusters is not None or labels else ""
+    return Places(whose, clusters, labels, kept, own)
 
 
 def _ceiling(node: TenantNode) -> tuple[int, str] | None:
@@ -103,9 +125,8 @@ def _tolerations(node: TenantNode) -> tuple[Toleration, ...]:
     return tuple(dict.fromkeys(said for one in node.path for said in one.tenant.tolerations))
 
 
-def _spread(node: TenantNode) -> frozenset[str]:
-    top = next((one for one in reversed(node.path) if one.tenant.spread), None)
-    return frozenset() if top is None else frozenset(one.name for one in top.subtree())
+def _spread(node: TenantNode, spread: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    return next((spread[one.name] for one in reversed(node.path) if one.tenant.spread), frozenset())
 
 
 def parts_of(tree: TenantTree) -> dict[str, tuple[FleetPart, ...]]:
