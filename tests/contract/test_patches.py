@@ -83,6 +83,15 @@ async def test_tolerations_are_replaced_as_a_whole(api: Api, kind: str) -> None:
     assert "existing toleration can not be modified except its tolerationSeconds" in answer.message
 
 
+async def test_tolerations_are_taken_behind_those_that_a_pod_has_as_it_has_written_them(api: Api) -> None:
+    own, more = {"key": "a", "value": "b"}, {"key": "pool", "operator": "Equal", "value": "ml", "effect": "NoExecute"}
+    await api.add("pods", pod(spec={"tolerations": [own]}))
+    there = (await api.change("pods", "web", {"spec": {}}, MERGE))["spec"]["tolerations"]
+    assert there[0] == own
+    new = await api.change("pods", "web", {"spec": {"tolerations": [*there, more]}}, MERGE)
+    assert new["spec"]["tolerations"] == [*there, more]
+
+
 @pytest.mark.parametrize(
     ("kind", "patch", "status", "message"),
     [
