@@ -1,5 +1,6 @@
 """What the fleet promises under demand: tenants hold their quota, apps hold their spread, hot nodes are avoided."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -21,11 +22,12 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         "tenants:\n"
         '  - {name: blue, namespaces: [blue], nominal: {cpu: "40%"}}\n'
         '  - {name: green, namespaces: [green], nominal: {cpu: "60%"}}\n'
+        "  - {name: pool, namespaces: [pool], nodes: {selector: {pool: ml}, tolerations: [{key: pool, value: ml}]}}\n"
     )
     clusters = specs(nodes=NODES, cpu=str(CPU), memory="64Gi", options=QUICK_NODES)
     with System(directory, clusters, {"tenants": str(tenants)}) as fleet:
         fleet.wait_ready()
-        for namespace in ("blue", "green"):
+        for namespace in ("blue", "green", "pool"):
             for api in fleet.apis.values():
                 api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
         yield fleet
@@ -185,3 +187,26 @@ def test_delegates_carry_no_label_that_a_controller_of_the_target_would_adopt(sy
     assert all("pod-template-hash" not in pod["metadata"]["labels"] for pod in remote)
     assert all("ownerReferences" not in pod["metadata"] for pod in remote)
     remove(system, "default", "plain")
+
+
+def test_a_tenants_pods_run_on_nodes_of_another_cluster_that_are_tainted_for_it(system: System) -> None:
+    west = system.apis["west"]
+    nodes = [node["metadata"]["name"] for node in west.get("/api/v1/nodes")["items"]]
+    pool = [name for name in nodes if not name.startswith("global-dispatcher-")][:2]
+    taint = {"key": "pool", "value": "ml", "effect": "NoExecute"}
+    for name in pool:
+        west.merge(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"pool": "ml"}}, "spec": {"taints": [taint]}})
+    submit(system, "pool", "mine", 4, "1")
+
+    def places() -> Counter[tuple[str, bool]]:
+        return Counter((cluster, pod["spec"]["nodeName"] in pool) for cluster, pod in running(system, "pool"))
+
+    eventually(lambda: places() == {("west", True): 4}, 60, lambda: f"{places()}\n{system.log}")
+    given = {"key": "pool", "operator": "Equal", "value": "ml"}
+    bearers = [*system.home.pods("pool"), *west.pods("pool")]
+    assert len(bearers) == 8
+    assert all(given in pod["spec"]["tolerations"] for pod in bearers)
+    uids = {pod["metadata"]["uid"] for pod in bearers}
+    time.sleep(3)  # the taint manager would have evicted them
+    assert uids == {pod["metadata"]["uid"] for pod in (*system.home.pods("pool"), *west.pods("pool"))}
+    remove(system, "pool", "mine")
