@@ -117,7 +117,7 @@ def _words(value: object) -> str:
 
 def _arithmetic(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield row["resource"], f"of {row['of']}"
-    said = f" ({row['said']} of the fleet)" if row["said"] else ""
+    said = f" ({row['said']} of {row['of']})" if row["said"] else ""
     below = (
         f" + {row['of_children']} of those that are part of it" if row["of_children"] != "0" else ""
     )

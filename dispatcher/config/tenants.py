@@ -164,10 +164,6 @@ class _Reading:
     def _of_part(self, part: PartEntry, raw: dict[str, Any], path: Path) -> dict[str, Share]:
         where = FleetPart(part.cluster, tuple(sorted(part.nodes.items())))
         shares = self.shares(raw, path)
-        for resource, share in shares.items():
-            if share.absolute is None:
-                text = "must be an amount: a share is one of the whole fleet, and not of some nodes"
-                self._problems.append(self._document.problem((*path, resource), text))
         return {quota_key(resource, where): share for resource, share in shares.items()}
 
     def shares(self, raw: dict[str, Any], path: Path) -> dict[str, Share]:

@@ -83,19 +83,20 @@ class TenantNodeQuota(Filter[_Closed]):
 
     def fleet_key(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """The parts that it may not go to now."""
-        closed = self._closed(pod_info)
+        closed = self._closed(pod_info, fleet)
         return closed.parts if closed else None
 
-    def _closed(self, pod_info: PodInfo) -> _Closed | None:
+    def _closed(self, pod_info: PodInfo, fleet: FleetView) -> _Closed | None:
         tenant = self._tenant(pod_info)
         if tenant is None or self._ledger.charged(pod_id_of(pod_info)):
             return None
-        parts = self._ledger.closed_parts(tenant, charge_of(pod_info.pod))
+        totals = fleet.nodes.allocatable_total(self._ledger.tree.of_parts)
+        parts = self._ledger.closed_parts(tenant, charge_of(pod_info.pod), totals)
         return _Closed(tenant, parts) if parts else None
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _Closed | Refuse | Skip:
         """The parts that are closed; SKIP if none is."""
-        return self._closed(pod_info) or SKIP
+        return self._closed(pod_info, fleet) or SKIP
 
     def filter(self, state: _Closed, fleet: FleetView, rows: Rows) -> Codes:
         """NODE_QUOTA with the first part that is closed."""

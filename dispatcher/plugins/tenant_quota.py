@@ -74,6 +74,9 @@ class TenantQuota(Reserve[None]):
     def __init__(self, ledger: QuotaLedger) -> None:
         self.ledger = ledger
 
+    def _totals(self, fleet: FleetView) -> Mapping[str, int]:
+        return fleet.nodes.allocatable_total(self.ledger.tree.of_parts)
+
     def _tenant(self, pod_info: PodInfo) -> str | None:
         ledger = self.ledger
         return ledger.tenant_of_pod(pod_info) if ledger.tenants else None
@@ -115,7 +118,7 @@ class TenantQuota(Reserve[None]):
         if unknown:
             return refuse(QUOTA_UNKNOWN, unknown)
         before = self.ledger.claims.above(tenant, pod_info.pod.priority)
-        totals = fleet.nodes.allocatable_total()
+        totals = self._totals(fleet)
         with self.ledger.holds_aside((pod_id_of(pod_info),)):
             exceeded = self.ledger.exceeded(tenant, asked, totals, before)
         return refuse(Reasons.QUOTA, exceeded.text) if exceeded else None
@@ -160,7 +163,7 @@ class TenantQuota(Reserve[None]):
         ledger = self.ledger
         most = len(pods)
         asked = charge_of(pods[0].pod)
-        totals = fleet.nodes.allocatable_total()
+        totals = self._totals(fleet)
         tenants = self._tenants(pods)
         for tenant in dict.fromkeys(tenants):
             if tenant and ledger.unknown(tenant, fleet.clusters):
@@ -179,7 +182,7 @@ class TenantQuota(Reserve[None]):
     ) -> int:
         """How many fit wherever they go, of parts of the fleet that are open now."""
         ledger = self.ledger
-        closed = ledger.closed_parts(tenant, asked)
+        closed = ledger.closed_parts(tenant, asked, totals)
         for part in ledger.parts[tenant]:
             if part not in closed:
                 there = ledger.in_parts(tenant, asked, (part,))
@@ -221,7 +224,7 @@ class TenantQuota(Reserve[None]):
             return None
         if self.ledger.charged(pod_id_of(pod_info)):
             return {}
-        totals = fleet.nodes.allocatable_total()
+        totals = self._totals(fleet)
         clusters = [one.cluster for one in pod_info.sizes]
         found = {
             name: self.ledger.exceeded(tenant, charge_of(pod_info.at(name).pod), totals)
@@ -256,7 +259,7 @@ class TenantQuota(Reserve[None]):
         charge = self.ledger.charged(pod_id_of(pod_info))
         for name, amount in charge.amounts.items() if charge else ():
             usage[name] = usage.get(name, 0) - amount
-        limits = self.ledger.limits(tenant, fleet.nodes.allocatable_total())
+        limits = self.ledger.limits(tenant, self._totals(fleet))
         asked = charge_of(pod_info.pod)
         found: dict[str, Any] = {"tenant": tenant}
         for name, limit in limits.items():

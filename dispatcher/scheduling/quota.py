@@ -345,16 +345,18 @@ class QuotaLedger:
         more = {key: amount for key, amount in keys if key in limited}
         return {**asked, **more} if more else asked
 
-    def closed_parts(self, tenant: str, asked: Mapping[str, int]) -> tuple[FleetPart, ...]:
+    def closed_parts(
+        self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int]
+    ) -> tuple[FleetPart, ...]:
         """The parts of the fleet in which nothing is left of a quota for a pod that asks for so
-        much. These quotas are amounts, whatever the fleet can allocate.
+        much.
         """
         found = [
             part
             for part in self.parts[tenant]
             for there in (self.in_parts(tenant, asked, (part,)),)
             for more in ({key: amount for key, amount in there.items() if key not in asked},)
-            if self.exceeded(tenant, more, None)
+            if self.exceeded(tenant, more, totals)
         ]
         return tuple(found)
 
@@ -379,10 +381,12 @@ class QuotaLedger:
 
     def grows(self, tenant: str, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
         """Whether the tenant may use more when a node of the fleet can allocate `after`, no more
-        `before`.
+        `before`, as far as that says it: it may have come to another part.
         """
         ratios = {resource_of(key) for key in self.tree.nodes[tenant].root.ratios()}
-        return any(after.get(name, 0) > before.get(name, 0) for name in ratios)
+        return bool(self.tree.of_parts) or any(
+            after.get(name, 0) > before.get(name, 0) for name in ratios
+        )
 
     def unknown(self, tenant: str, clusters: Sequence[ClusterInfo]) -> str:
         """Why nobody knows what a tenant with quota uses, '' if it is known. `clusters`: the

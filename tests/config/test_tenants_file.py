@@ -106,10 +106,6 @@ def test_the_key_of_a_quota_says_of_which_nodes_it_is(part: FleetPart, words: st
         ("min_runtime_s: 2592001", "tenants[1].min_runtime_s: must be at most 2592000, not 2592001"),
         ("max_priority: 2000000000", "tenants[1].max_priority: must be at most 1000000000"),
         ("quotas: [{nominal: {cpu: 1}}]", "tenants[1].quotas[0]: needs `cluster` or `nodes`"),
-        (
-            "quotas: [{cluster: west, nominal: {cpu: '10%'}}]",
-            "tenants[1].quotas[0].nominal.cpu: must be an amount: a share is one of the whole fleet",
-        ),
         ("quotas: [{cluster: norf, nominal: {cpu: 1}}]", "tenants[1].quotas[0].cluster: 'norf' is no configured"),
         (
             "quotas: [{cluster: west, nominal: {cpu: 1}}, {cluster: west, nominal: {pods: 1}}]",

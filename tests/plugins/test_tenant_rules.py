@@ -145,7 +145,8 @@ class Stage:
     def __init__(self, *tenants: Tenant) -> None:
         self.ledger = QuotaLedger(tenants)
         plugins = build(DEFAULT_PROFILE, PluginContext(quota=self.ledger))
-        self.scheduler = Scheduler(DEFAULT_PROFILE, plugins, gpus())
+        self.fleet = gpus()
+        self.scheduler = Scheduler(DEFAULT_PROFILE, plugins, self.fleet)
         self.at = 0
 
     def place(self, count: int = 1, **selector: str) -> list[str]:
@@ -167,6 +168,23 @@ def test_no_more_goes_to_a_part_of_the_fleet_than_its_quota(batch: int) -> None:
     assert "" in placed
     used = stage.ledger.usage("ml")
     assert (used[quota_key(GPU, H100)], used[quota_key(GPU, WEST)]) == (3, 4)
+
+
+@pytest.mark.parametrize("batch", [1, 8], ids=["one by one", "a batch"])
+def test_a_share_of_a_part_follows_its_nodes(batch: int) -> None:
+    quarter = Tenant("ml", ("ml",), {quota_key(GPU, H100): Share(ratio=0.25)})
+    stage = Stage(quarter)
+
+    def fit() -> int:
+        return sum(bool(one) for _ in range(8 // batch) for one in stage.place(batch, gpu="H100"))
+
+    assert fit() == 4
+    stage.fleet.put_node("east", node("e-a").labels(gpu="H100").resource(GPU, 8).build())
+    assert fit() == 2
+    stage.fleet.put_node("east", node("e-h").labels(gpu="A100").resource(GPU, 8).build())
+    assert fit() == 0
+    stage.fleet.put_node("west", node("w-new").labels(gpu="H100").resource(GPU, 16).build())
+    assert fit() == 2
 
 
 def test_what_is_used_up_is_told_with_tenant_and_nodes() -> None:

@@ -255,7 +255,8 @@ class Reclaiming:
         self._turns[tenant] = now
         members = state.queue.groups.starting_with(item)
         whole = as_one([one.pod_info for one in members]).pod
-        ledger.node(tenant, state.fleet.allocatable_total())  # limits as they are now
+        totals = state.fleet.allocatable_total(ledger.tree.of_parts)
+        ledger.node(tenant, totals)  # limits as they are now
         ordered = [one for known in self._under_way.values() for one in known.victims]
         leaving = [one for one, since in self._leaving.items() if now - since < _LONGEST_S]
         going = [*dict.fromkeys((*ordered, *leaving))]

@@ -28,6 +28,7 @@ from shared.model.node import FEATURES, Node, Taint
 from shared.model.objects import PriorityClass
 from shared.model.resources import BASE_RESOURCES, MAX_QUANTITY, ResourceAxis, Resources
 from shared.model.signals import SignalAxis
+from shared.model.tenant import part_of, resource_of
 from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of, level_of
 
 # resources beside the basic ones that nodes of one cluster are the first to offer
@@ -80,6 +81,7 @@ class NodeTable(NodeColumns):
         self._domains_at = -1
         self._row_of_each: tuple[tuple[int, int], RowList] = (-1, 0), np.zeros(0, dtype=np.intp)
         self._total: Resources | None = None
+        self._beside: tuple[str, ...] = ()  # of which parts of the fleet there are totals, too
         self.signals = SignalView(self.signal_axis, SignalColumns.of(self._store))
         self._show()
 
@@ -352,25 +354,46 @@ class NodeTable(NodeColumns):
         totals = zip(self.axis.names, exact_sums(left), strict=True)
         return {name: total for name, total in totals if name in offered}
 
-    def allocatable_total(self) -> Resources:
-        """What the nodes of all Ready clusters can allocate; tenant ratios are shares of this."""
+    def allocatable_total(self, beside: tuple[str, ...] = ()) -> Resources:
+        """What the nodes of all Ready clusters can allocate; tenant ratios are shares of this.
+        `beside`: of parts of the fleet, by `quota_key`.
+        """
+        if self._beside != beside:
+            self._beside = beside
+            self._total = None
+            for one in self._clusters.values():
+                one.total = None
         if self._total is None:
             of = [
-                self._total_of(one)
-                for one in self._clusters.values()
+                self._total_of(name, one)
+                for name, one in self._clusters.items()
                 if self.clusters[one.index].ready
             ]
             self._total = {
                 name: min(sum(one.get(name, 0) for one in of), MAX_QUANTITY)
-                for name in self.axis.names
+                for name in (*self.axis.names, *beside)
             }
         return dict(self._total)
 
-    def _total_of(self, cluster: _Cluster) -> Resources:
+    def _total_of(self, name: str, cluster: _Cluster) -> Resources:
         if cluster.total is None:
             sums = exact_sums(self.allocatable[:, self._rows(cluster)])
-            cluster.total = dict(zip(self.axis.names, sums, strict=True))
+            parts = {key: self._total_in(key, name, cluster) for key in self._beside}
+            cluster.total = dict(zip(self.axis.names, sums, strict=True)) | parts
         return cluster.total
+
+    def _total_in(self, key: str, name: str, cluster: _Cluster) -> int:
+        part = part_of(key)
+        column = self.axis.column(resource_of(key))
+        if part is None or column is None or part.cluster not in ("", name):
+            return 0
+        rows = self._rows(cluster)
+        amounts = self.allocatable[column, rows]
+        for label, value in part.labels:
+            code = self.label_values(label).find(value)
+            known = np.False_ if code is None else self.label(label)[rows] == code
+            amounts = amounts * known
+        return exact_sums(amounts[np.newaxis])[0]
 
     def node_counts(self) -> dict[str, int]:
         """Live nodes of each cluster, in the order of their indexes."""

@@ -225,8 +225,8 @@ class _PastNodes:
     def rows_with_ports(self) -> Sequence[int]:
         return np.flatnonzero(np.isin(self._at, self._fleet.rows_with_ports())).tolist()
 
-    def allocatable_total(self) -> Resources:
-        return self._fleet.allocatable_total()
+    def allocatable_total(self, beside: tuple[str, ...] = ()) -> Resources:
+        return self._fleet.allocatable_total(beside)
 
 
 class _PastFacet:

@@ -294,9 +294,9 @@ class ObservedNodes(_Facet):
         """Rows on which any host port is taken."""
         return self._fleet.rows_with_ports()
 
-    def allocatable_total(self) -> Mapping[str, int]:
+    def allocatable_total(self, beside: tuple[str, ...] = ()) -> Mapping[str, int]:
         """What the nodes of all Ready clusters can allocate."""
-        return self._fleet.allocatable_total()
+        return self._fleet.allocatable_total(beside)
 
 
 class ObservedTopology(_Facet):

@@ -175,8 +175,10 @@ class Nodes(Protocol):
         """Rows on which any host port is taken."""
         ...
 
-    def allocatable_total(self) -> Mapping[str, int]:
-        """What the nodes of Ready clusters can allocate together, by resource, internal units."""
+    def allocatable_total(self, beside: tuple[str, ...] = ()) -> Mapping[str, int]:
+        """What the nodes of Ready clusters can allocate together, by resource, internal units.
+        `beside`: those of parts of the fleet, by `quota_key`.
+        """
         ...
 
 

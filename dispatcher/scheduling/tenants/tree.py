@@ -70,7 +70,7 @@ class TenantNode:
             yield from child.subtree()
 
     def ratios(self) -> set[str]:
-        """Resources of which something here or below is a ratio of the fleet."""
+        """Resources of which something here or below is a ratio of the fleet, or of a part of it."""
         return {
             name
             for node in self.subtree()
@@ -281,6 +281,8 @@ class TenantTree:
         if reached < len(self.nodes):
             raise ValueError("some tenants are below themselves")
         self._of_fleet = sorted({name for root in self.roots for name in root.ratios()})
+        # of which parts of the fleet it needs totals, too
+        self.of_parts = tuple(filter(part_of, self._of_fleet))
         self._settled: tuple[int, ...] | None = None
         self.settlings = 0  # how often the limits or the use of all changed at once
         self.settle(NOTHING)

@@ -29,7 +29,7 @@ class TenantRows:
     def __init__(self, core: SchedulerCore, ledger: QuotaLedger) -> None:
         self._core = core
         self._ledger = ledger
-        self._totals = core.fleet.allocatable_total()
+        self._totals = core.fleet.allocatable_total(ledger.tree.of_parts)
         self._lent: dict[tuple[str, str], Mapping[str, int]] = {}  # by parent and resource
 
     def nodes(self) -> list[TenantNode]:
@@ -212,7 +212,7 @@ class TenantRows:
         together = {key: amount * replicas for key, amount in asked.items()}
         exceeded = self._ledger.exceeded(tenant, together, self._totals) if not why else None
         short = missing(node, together)
-        closed = self._ledger.closed_parts(tenant, asked)
+        closed = self._ledger.closed_parts(tenant, asked, self._totals)
         return {
             "tenant": tenant,
             "path": [one.name for one in node.path],

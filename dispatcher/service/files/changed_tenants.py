@@ -25,10 +25,10 @@ def changed_tenants(
     if tuple(tenants) == ledger.tenants:
         yield
         return
-    totals = fleet.allocatable_total()
-    before = Standing.of(ledger.tree, totals)
+    before = Standing.of(ledger.tree, fleet.allocatable_total(ledger.tree.of_parts))
     ledger.take(tenants)
     yield
+    totals = fleet.allocatable_total(ledger.tree.of_parts)
     told = list(changes(before, Standing.of(ledger.tree, totals)))
     for line in told[:MOST_LINES]:
         log.info("changed tenants", what=line)

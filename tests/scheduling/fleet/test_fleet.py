@@ -358,6 +358,24 @@ def test_the_total_to_share_follows_nodes_that_come_change_and_go() -> None:
     assert state.allocatable_total()["cpu"] == 42_000
 
 
+def test_the_total_of_a_part_follows_labels_clusters_and_nodes() -> None:
+    parts = ("cpu@a", "cpu@gpu=H100", "cpu@b,gpu=H100", "example.com/gpu@a", "cpu@gpu=none")
+    state = fleet(a=[node("n1").cpu(4).labels(gpu="H100"), node("n2").cpu(3)], b=[node("n1").cpu(6).labels(gpu="H100")])
+
+    def seen() -> list[int]:
+        totals = state.allocatable_total(parts)
+        assert totals["cpu"] == state.allocatable_total()["cpu"]
+        return [totals[key] // 1000 for key in parts]
+
+    assert seen() == [7, 10, 6, 0, 0]
+    state.put_node("a", node("n2").cpu(3).labels(gpu="H100").resource("example.com/gpu", 2000).build())
+    assert seen() == [7, 13, 6, 2, 0]
+    state.set_cluster("b", ready=False, synced=True)
+    assert seen() == [7, 7, 0, 2, 0]
+    state.remove_node("a", "n1")
+    assert seen() == [3, 3, 0, 2, 0]
+
+
 def test_a_changed_node_costs_the_total_to_share_no_look_at_other_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
     state, looked = fleet(a=["n1", "n2"], b=["n1", "n2", "n3"]), list[int]()
     state.allocatable_total()
