@@ -23,6 +23,7 @@ class Pools(World):
 
     def __init__(self, *tenants: Tenant) -> None:
         self.asked: list[tuple[str, tuple[Toleration, ...]]] = []
+        self.told: list[str] = []
         super().__init__(*tenants)
         pool = node("n1").cpu(9).taint("pool", "ml", "NoExecute").taint("spot").build()
         self.report(full=True, nodes=(pool,))
@@ -31,7 +32,9 @@ class Pools(World):
         if not isinstance(intent, ReportUnschedulable):
             super().obey(intent)
             return
-        if intent.tolerations:
+        if not intent.tolerations:
+            self.told.append(intent.message)
+        else:
             self.asked.append((intent.pod.name, intent.tolerations))
             self.answer(intent, self.verdict)
             if self.gives and self.verdict == DONE:
@@ -79,6 +82,14 @@ def test_a_pod_waits_and_is_asked_for_again_until_it_shows_what_it_was_to_be_giv
     for _ in range(4):
         world.tick(400.0)
     assert (len(world.asked), world.running()) == (5, {"a"})
+
+
+def test_a_pod_that_finds_no_place_once_it_was_given_them_is_told_at_once() -> None:
+    world = Pools(ML)
+    world.come("ml", "a")
+    assert world.state("a") == "unschedulable", "there is another taint"
+    assert len(world.told) == 1
+    assert "untolerated taint" in world.told[0]
 
 
 def test_a_changed_file_gives_to_those_that_wait_and_leaves_the_others() -> None:

@@ -353,7 +353,8 @@ class CoreState:
         self.held_reports.drop(tracked.pod_id)
         tracked.reported = message
         tracked.nodes_help = nodes_help
-        tracked.reported_at = now
+        # with tolerations nothing is told yet: what is found of the pod then must not wait
+        tracked.reported_at = float("-inf") if tolerations else now
         tracked.nominated_node = nominated_node
         nominated = nominated_node if nominated_node != known else None
         fields = ("", intents.ref(source), 0, message, reason, nominated, nodes_help, tolerations)
