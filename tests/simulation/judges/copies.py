@@ -149,21 +149,23 @@ class NobodyKilled(Judge):
         return any(one.uid != fact.uid for one in facts.running_copies(fact.source))
 
     def _gives_back(self, fact: PodFact) -> bool:
-        """Whether its tenant uses more CPU than it was given, of a tree that takes back what is borrowed."""
+        """Whether its tenant uses more CPU than it was given, of a tree that takes back what is borrowed; or whether a
+        user has ever made a more important pod in its own tenant, which may take the quota of a lesser one there.
+        """
         facts, source = self.facts, self.facts.source_of(fact) or fact
         tenants = {one.name: one for one in self.fleet.sizes.tenants}
         mine = next((one for one in tenants.values() if one.owns(source.cluster, source.namespace)), None)
         if mine is None or mine.parent not in tenants or tenants[mine.parent].reclaim != ANY_PRIORITY:
             return False
-        all_of_it = (
-            one
+        of_it = [
+            copies
             for copies in facts.copies.values()
             if copies[0].is_source and mine.owns(copies[0].cluster, copies[0].namespace)
-            for one in copies
-        )
-        there = (one for one in all_of_it if one.node and not one.node.startswith(PROXY) and not one.gone)
+        ]
+        there = (one for copies in of_it for one in copies if one.node and not one.node.startswith(PROXY))
         given = mine.nominal["cpu"].absolute or 0 if "cpu" in mine.nominal else 0
-        if sum(one.cpu for one in there if not one.ended) <= given:
+        borrows = sum(one.cpu for one in there if not one.gone and not one.ended) > given
+        if not borrows and all(copies[0].priority <= source.priority for copies in of_it):
             return False
         fact.doomed = "reclaim"
         return True
