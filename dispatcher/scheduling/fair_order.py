@@ -337,6 +337,7 @@ class FairPods:
 
     def _row(self, lane: Lane, first: QueuedPod, most: int) -> int:
         """How many of a lane may be taken in a row."""
+        most = min(most, lane.pods)
         is_alone = len(self._levels[lane.rank].lanes) == 1
         if is_alone or lane.tenant == NOBODY or most == 1:
             return most
