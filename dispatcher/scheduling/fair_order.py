@@ -201,8 +201,12 @@ class FairPods:
 
     def add(self, item: QueuedPod) -> None:
         """One more."""
-        tenant = self._shares.tenant_of(item.pod_info) or NOBODY
+        tenant = self.whose(item)
         self._lane(self._rank_of(item, tenant), tenant).add(item)
+
+    def whose(self, item: QueuedPod) -> str:
+        """The tenant whose pod it is, or NOBODY."""
+        return self._shares.tenant_of(item.pod_info) or NOBODY
 
     def at(self, now: float) -> None:
         """It is `now`."""
@@ -228,7 +232,7 @@ class FairPods:
         """With one that was taken so many others were that it stands for: its tenant had a turn with
         each.
         """
-        tenant = self._shares.tenant_of(item.pod_info) or NOBODY
+        tenant = self.whose(item)
         path = self._path_of(tenant)
         for above, name in zip(("", *path), path, strict=False):
             before = self._taken[name]

@@ -14,8 +14,8 @@ What is promised of the order of pods that are active:
        pods of its class; then the pod that is the oldest now, with others of its class, and so on.
        So between two looks at the oldest pod fewer than `IN_A_ROW` younger ones pass it, and these
        are of its own turn.
-    4. Of pods that failed before those of at most `RETRIED` classes are active; others back off
-       until then.
+    4. Of pods that failed before, and are of one priority and tenant, those of at most `RETRIED`
+       classes are active; others back off until then.
     5. Where tenants share (`fair_order`), they take turns; 1 to 3 hold of the pods of one tenant.
     6. All whom an event may help are woken, without another event; where these are many, part by
        part (`waking`). Pods of two tenants that can go to another cluster alone may be of one class
@@ -99,9 +99,9 @@ class SchedulingQueue(QueuedGroups):
             int
         )  # pods into a state, by what moved them
         self._active = active_pods_of(sort)
+        self._retried = RetriedPods(self._active.whose)
         self._parked = ParkedPods()
         self.listens = self._parked.listens
-        self._retried = RetriedPods()
         self._unflushed = RefusedPods()
         self.waking = Waking(self._parked)
         self.groups = WaitingGroups()
@@ -534,6 +534,7 @@ class SchedulingQueue(QueuedGroups):
                 self._leave(item)
                 item.state = _POPPED
         self._active = active_pods_of(sort)
+        self._retried = RetriedPods(self._active.whose)
         for item in items:
             self.anew(item, item.pod_info, now, Cause.POLICIES)
 
