@@ -28,7 +28,7 @@ Units: a share is what `Shares.share_of` answers, a turn is counted in pods.
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import structs
@@ -276,21 +276,20 @@ class FairPods:
             for tenant in tenants:
                 self._look_at(tenant)
 
-    def in_order(self, row: int, most: int) -> Generator[QueuedPod, None, None]:
-        """As they would be taken if each was placed, `row` of a class at a time, `most` in all; to
-        be used up before anything changes.
+    def in_order(self, row: int, most: int) -> Iterator[QueuedPod]:
+        """As they would be taken if each was placed, `row` of a class at a time, `most` at most:
+        copies.
         """
         self._refresh()
         rehearsal = _Rehearsal(self._turns)
         rehearsal.follow(self, row, most)
+        found = list[QueuedPod]()
         try:
-            for _ in range(most):
-                item = rehearsal.first()
-                if item is None:
-                    return
-                yield from rehearsal.take(item, row)
+            while len(found) < most and (item := rehearsal.first()) is not None:
+                found += rehearsal.take(item, row)
         finally:
             rehearsal.settle()
+        return iter(found[:most])
 
     def share_of(self, item: QueuedPod) -> tuple[str | None, Any]:
         """Whose an active pod is, and the share of the tenant."""
@@ -436,7 +435,7 @@ class _Rehearsal(FairPods):
         ranks = _first_ranks(real._levels, most)
         lanes = [lane for rank in ranks for lane in real._levels[rank].lanes.values()]
         for lane in sorted(lanes, key=lambda one: one.leaf.key[-1]):
-            for item in itertools.islice(lane.in_order(row), most):
+            for item in lane.in_order(row, most):
                 self.add(structs.replace(item, group=None))
         for name, nodes in real._nodes.items():
             for rank in nodes.keys() & ranks:

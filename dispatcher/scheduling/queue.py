@@ -27,7 +27,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from dispatcher.scheduling.fair_order import FairPods, active_pods_of
+from dispatcher.scheduling.fair_order import active_pods_of
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import ClusterEvent
@@ -227,19 +227,11 @@ class SchedulingQueue(QueuedGroups):
         """The first pods that are to be decided, if each finds a place, no round ends among them
         and nothing else happens; where tenants share copies. Takes as long as to decide of so many whose turn it is.
         """
-        active = self._active
-        pods = (
-            active.in_order(IN_A_ROW, most)
-            if isinstance(active, FairPods)
-            else active.in_order(IN_A_ROW)
-        )
-        found = list(itertools.islice(pods, most))
-        pods.close()
-        return found
+        return list(self._active.in_order(IN_A_ROW, most))
 
     def share_of(self, item: QueuedPod) -> tuple[str | None, Any]:
         """Whose pod it is where tenants share, and the share of the tenant."""
-        return self._active.share_of(item) if isinstance(self._active, FairPods) else (None, None)
+        return self._active.share_of(item)
 
     def refused(self) -> Iterator[tuple[RefusedTogether, frozenset[Reason]]]:
         """The lines of pods that wait for an event, and what the first of each was refused for."""
