@@ -156,8 +156,10 @@ class TenantQuota(Reserve[None]):
         """All, for nobody's pods; else as many as the quota of each one's tenant is left for."""
         if self._tenant(pods[0]) is None:
             return len(pods)
-        with self.ledger.holds_aside(_pod_ids(pods)):
-            return self._fit(pods, fleet)
+        pod_ids = _pod_ids(pods)
+        with self.ledger.holds_aside(pod_ids):
+            most = self._fit(pods, fleet)
+        return self.ledger.uncharged(pod_ids[:most])
 
     def _fit(self, pods: Sequence[PodInfo], fleet: FleetView) -> int:
         ledger = self.ledger
@@ -175,7 +177,7 @@ class TenantQuota(Reserve[None]):
             most = ledger.fits(tenants[:most], asked, totals)
         for tenant in dict.fromkeys(tenants[:most]) if ledger.any_parts else ():
             most = min(most, self._fit_parts(tenant, asked, totals, most)) if tenant else most
-        return ledger.uncharged(_pod_ids(pods[:most]))
+        return most
 
     def _fit_parts(
         self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int], most: int

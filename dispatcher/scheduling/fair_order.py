@@ -28,7 +28,7 @@ Units: a share is what `Shares.share_of` answers, a turn is counted in pods.
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Generator, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import structs
@@ -201,8 +201,12 @@ class FairPods:
 
     def add(self, item: QueuedPod) -> None:
         """One more."""
-        tenant = self._shares.tenant_of(item.pod_info) or NOBODY
+        tenant = self.whose(item)
         self._lane(self._rank_of(item, tenant), tenant).add(item)
+
+    def whose(self, item: QueuedPod) -> str:
+        """The tenant whose pod it is, or NOBODY."""
+        return self._shares.tenant_of(item.pod_info) or NOBODY
 
     def at(self, now: float) -> None:
         """It is `now`."""
@@ -228,7 +232,7 @@ class FairPods:
         """With one that was taken so many others were that it stands for: its tenant had a turn with
         each.
         """
-        tenant = self._shares.tenant_of(item.pod_info) or NOBODY
+        tenant = self.whose(item)
         path = self._path_of(tenant)
         for above, name in zip(("", *path), path, strict=False):
             before = self._taken[name]
@@ -272,21 +276,20 @@ class FairPods:
             for tenant in tenants:
                 self._look_at(tenant)
 
-    def in_order(self, row: int, most: int) -> Generator[QueuedPod, None, None]:
-        """As they would be taken if each was placed, `row` of a class at a time, `most` in all; to
-        be used up before anything changes.
+    def in_order(self, row: int, most: int) -> Iterator[QueuedPod]:
+        """As they would be taken if each was placed, `row` of a class at a time, `most` at most:
+        copies.
         """
         self._refresh()
         rehearsal = _Rehearsal(self._turns)
         rehearsal.follow(self, row, most)
+        found = list[QueuedPod]()
         try:
-            for _ in range(most):
-                item = rehearsal.first()
-                if item is None:
-                    return
-                yield from rehearsal.take(item, row)
+            while len(found) < most and (item := rehearsal.first()) is not None:
+                found += rehearsal.take(item, row)
         finally:
             rehearsal.settle()
+        return iter(found[:most])
 
     def share_of(self, item: QueuedPod) -> tuple[str | None, Any]:
         """Whose an active pod is, and the share of the tenant."""
@@ -337,6 +340,7 @@ class FairPods:
 
     def _row(self, lane: Lane, first: QueuedPod, most: int) -> int:
         """How many of a lane may be taken in a row."""
+        most = min(most, lane.pods)
         is_alone = len(self._levels[lane.rank].lanes) == 1
         if is_alone or lane.tenant == NOBODY or most == 1:
             return most
@@ -431,7 +435,7 @@ class _Rehearsal(FairPods):
         ranks = _first_ranks(real._levels, most)
         lanes = [lane for rank in ranks for lane in real._levels[rank].lanes.values()]
         for lane in sorted(lanes, key=lambda one: one.leaf.key[-1]):
-            for item in itertools.islice(lane.in_order(row), most):
+            for item in lane.in_order(row, most):
                 self.add(structs.replace(item, group=None))
         for name, nodes in real._nodes.items():
             for rank in nodes.keys() & ranks:

@@ -14,8 +14,8 @@ What is promised of the order of pods that are active:
        pods of its class; then the pod that is the oldest now, with others of its class, and so on.
        So between two looks at the oldest pod fewer than `IN_A_ROW` younger ones pass it, and these
        are of its own turn.
-    4. Of pods that failed before those of at most `RETRIED` classes are active; others back off
-       until then.
+    4. Of pods that failed before, and are of one priority and tenant, those of at most `RETRIED`
+       classes are active; others back off until then.
     5. Where tenants share (`fair_order`), they take turns; 1 to 3 hold of the pods of one tenant.
     6. All whom an event may help are woken, without another event; where these are many, part by
        part (`waking`). Pods of two tenants that can go to another cluster alone may be of one class
@@ -27,7 +27,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
-from dispatcher.scheduling.fair_order import FairPods, active_pods_of
+from dispatcher.scheduling.fair_order import active_pods_of
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import ClusterEvent
@@ -99,9 +99,9 @@ class SchedulingQueue(QueuedGroups):
             int
         )  # pods into a state, by what moved them
         self._active = active_pods_of(sort)
+        self._retried = RetriedPods(self._active.whose)
         self._parked = ParkedPods()
         self.listens = self._parked.listens
-        self._retried = RetriedPods()
         self._unflushed = RefusedPods()
         self.waking = Waking(self._parked)
         self.groups = WaitingGroups()
@@ -227,19 +227,11 @@ class SchedulingQueue(QueuedGroups):
         """The first pods that are to be decided, if each finds a place, no round ends among them
         and nothing else happens; where tenants share copies. Takes as long as to decide of so many whose turn it is.
         """
-        active = self._active
-        pods = (
-            active.in_order(IN_A_ROW, most)
-            if isinstance(active, FairPods)
-            else active.in_order(IN_A_ROW)
-        )
-        found = list(itertools.islice(pods, most))
-        pods.close()
-        return found
+        return list(self._active.in_order(IN_A_ROW, most))
 
     def share_of(self, item: QueuedPod) -> tuple[str | None, Any]:
         """Whose pod it is where tenants share, and the share of the tenant."""
-        return self._active.share_of(item) if isinstance(self._active, FairPods) else (None, None)
+        return self._active.share_of(item)
 
     def refused(self) -> Iterator[tuple[RefusedTogether, frozenset[Reason]]]:
         """The lines of pods that wait for an event, and what the first of each was refused for."""
@@ -534,6 +526,7 @@ class SchedulingQueue(QueuedGroups):
                 self._leave(item)
                 item.state = _POPPED
         self._active = active_pods_of(sort)
+        self._retried = RetriedPods(self._active.whose)
         for item in items:
             self.anew(item, item.pod_info, now, Cause.POLICIES)
 

@@ -6,7 +6,7 @@ import enum
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Generator, Hashable, Iterator
+from collections.abc import Hashable, Iterator
 from functools import reduce
 from operator import attrgetter, or_
 from typing import Any, Protocol
@@ -385,6 +385,10 @@ class ActivePods:
             heapq.heapify(self.entries)
         heapq.heappush(self.entries, (item.order, next(self._numbers), group))
 
+    def whose(self, item: QueuedPod) -> str:
+        """Nobody's is told apart from others."""
+        return ""
+
     def at(self, now: float) -> None:
         """It is `now`, which makes no difference."""
 
@@ -411,8 +415,13 @@ class ActivePods:
         self._drop_empty(group)
         return taken
 
-    def in_order(self, row: int) -> Generator[QueuedPod, None, None]:
-        """As they would be taken, `row` at a time; to be used before anything changes."""
+    def in_order(self, row: int, most: int) -> Iterator[QueuedPod]:
+        """The first, `most` at most, as they would be taken, `row` at a time; to be used before
+        anything changes.
+        """
+        return itertools.islice(self._in_order(row), most)
+
+    def _in_order(self, row: int) -> Iterator[QueuedPod]:
         rest = [(group.first().order, at, group) for at, group in enumerate(self._groups.values())]
         left = [group.in_order() for _, _, group in rest]
         heapq.heapify(rest)
@@ -433,6 +442,13 @@ class ActivePods:
             item.group = None
             group.pods = group.pods - 1
         self._drop_empty(group)
+
+    def take_with(self, item: QueuedPod, pods: int) -> None:
+        """With one that was taken so many others were that it stands for: nobody takes turns."""
+
+    def share_of(self, item: QueuedPod) -> tuple[str | None, Any]:
+        """Whose an active pod is, and the share of the tenant."""
+        return None, None
 
     def put_back(self, item: QueuedPod) -> None:
         """One that was taken and not decided."""

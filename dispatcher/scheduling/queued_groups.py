@@ -73,7 +73,7 @@ class QueuedGroups(ABC):
                 self._leave(item)
                 item.state = _POPPED
                 item.attempts = lead.attempts
-        if len(taken) > 1 and isinstance(self._active, FairPods):
+        if len(taken) > 1:
             self._active.take_with(lead, len(taken) - 1)
         return taken
 

@@ -1,5 +1,6 @@
 """Which rows changed since when: what a pod class must look at again, and nothing else."""
 
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +20,7 @@ class ChangedRows:
 
     def __init__(self, limit: int = 1 << 16) -> None:
         self._limit = limit
-        self._rows: list[int] = []
+        self._rows = array("q")
         self._dropped = 0
         self.position = 0  # where the next entry will stand
 
@@ -42,9 +43,9 @@ class ChangedRows:
         self.position += len(rows)
         if len(rows) > self._limit:  # more than anybody is told one by one
             self._dropped = self.position
-            self._rows.clear()
+            del self._rows[:]
             return
-        self._rows.extend(rows.tolist() if isinstance(rows, np.ndarray) else rows)
+        self._rows.frombytes(np.asarray(rows, dtype=np.intp).tobytes())
         if len(self._rows) > self._limit:
             drop = len(self._rows) - self._limit // 2
             del self._rows[:drop]
@@ -58,5 +59,5 @@ class ChangedRows:
             return None
         count = self.position - position
         if count <= 1:
-            return np.asarray(self._rows[-1:], dtype=np.intp) if count == 1 else _NONE
-        return distinct(np.asarray(self._rows[position - self._dropped :], dtype=np.intp))
+            return np.asarray(self._rows[-1:]) if count == 1 else _NONE
+        return distinct(np.asarray(self._rows[position - self._dropped :]))

@@ -149,7 +149,8 @@ class ObservedView:
                 return value
             if len(kept) >= _MOST_KEPT:
                 kept.clear()
-            versions = {kind: fleet.kept.versions[kind] for kind in view.observed.kinds}
+            now = fleet.kept.versions
+            versions = {kind: now.setdefault(kind, 0) for kind in view.observed.kinds}
             kept[key] = known = _Kept(value, fleet.clusters_version, versions)
         self.observed.kinds.update(known.versions)
         return cast(T, known.value)
@@ -202,10 +203,10 @@ class _Kept:
     versions: Mapping[str, int]
 
     def holds(self, fleet: FleetState) -> bool:
-        if self.clusters_version != fleet.clusters_version:
-            return False
-        now = fleet.kept.versions
-        return all(now[kind] == version for kind, version in self.versions.items())
+        return (
+            self.clusters_version == fleet.clusters_version
+            and self.versions.items() <= fleet.kept.versions.items()
+        )
 
 
 def view_of(fleet: FleetState) -> ObservedView:
