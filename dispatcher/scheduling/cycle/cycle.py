@@ -34,7 +34,6 @@ from dispatcher.scheduling.framework import (
     PodInfo,
     Profile,
     Refuse,
-    RoomFilter,
     Skip,
 )
 from dispatcher.scheduling.framework.asked import Asked
@@ -573,8 +572,7 @@ class Scheduler(AssumedPods):
 
     def _absent(self, cycle: CycleState) -> tuple[str, ...]:
         """Resources that the pod wants and no node has."""
-        rooms = [one for one in self.plan.filters if isinstance(one, RoomFilter)]
-        states = [(one, cycle.read(one.name)) for one in rooms]
+        states = [(one, cycle.read(one.name)) for one in self.plan.room_filters]
         wanted = [one.wants(state) or () for one, state in states if not isinstance(state, Skip)]
         names = dict.fromkeys(name for some in wanted for name, _ in some)
         return tuple([name for name in names if self.fleet.axis.column(name) is None])

@@ -129,8 +129,9 @@ class Members:
             alike = self.templates[at].alike
             found = trial.schedule(items, alike=alike)
             results += found
-            self.decisions += _cost(held(found) if alike else len(found), alike=alike)
-            failed += len(found) - held(found)
+            there = held(found)
+            self.decisions += _cost(there if alike else len(found), alike=alike)
+            failed += len(found) - there
             if failed > may_fail:
                 break
         return results
@@ -142,4 +143,4 @@ def _cost(members: int, *, alike: bool) -> int:
 
 def held(results: Sequence[Result]) -> int:
     """How many have a place."""
-    return sum(isinstance(one, Decision) for one in results)
+    return len([one for one in results if isinstance(one, Decision)])

@@ -175,6 +175,8 @@ class _Search:
             self._refuse(alone)
             return None
         found = self._first_that_fits(members, self._candidates(members))
+        if found is None and tried.place is not None:
+            tried.reasons |= {one for some in members.templates for one in some.reasons}
         if found is None and not any(one.victims for one in self._promised):
             preemption = GroupPreemption(members)
             self._emptied = preemption.best()
@@ -201,7 +203,6 @@ class _Search:
             codes = members.codes(key)
             if len(codes):
                 found.add(level, codes, *members.bound_in(key))
-        tried.reasons |= {one for some in members.templates for one in some.reasons}
         if not len(found):
             placed = "the members that have a place are in no common one" if self._placed else ""
             self._refuse(Why(Reasons.OUTSIDE_DOMAIN, ""))
@@ -242,8 +243,9 @@ class _Search:
             following = candidates.best()[0] if len(candidates) else None
             with self._profiles.what_if() as trial:
                 results = members.decide_in(trial, place)
-                found = rank._replace(missing=len(self._waiting) - held(results))
-                fits = held(results) >= members.needed
+                there = held(results)
+                found = rank._replace(missing=len(self._waiting) - there)
+                fits = there >= members.needed
                 if fits and (best is None or found < best[0]):
                     best = found, place
                     if following is None or found <= following:

@@ -14,7 +14,6 @@ from dispatcher.scheduling.framework import (
     Ints,
     PodInfo,
     Refuse,
-    RoomFilter,
     Skip,
 )
 from dispatcher.scheduling.framework.domain_counts import MaxCount
@@ -67,8 +66,7 @@ class Template:
         """For what nodes refuse them now, or would with more of them there, as far as room and what
         nodes are can tell.
         """
-        filters = self.scheduler.plan.filters
-        found = {one for some in filters if isinstance(some, RoomFilter) for one in some.REASONS}
+        found = {one for some in self.scheduler.plan.room_filters for one in some.REASONS}
         codes = {code for code, _ in self.closed.rejected} if self.closed else ()
         table = self.scheduler.fleet.reasons
         found |= {why.reason for code in codes for why in table.whys(code)}
@@ -83,12 +81,15 @@ def templates_of(
     """
     found = dict[Hashable, Template]()
     known = dict[int, tuple[object, Template]]()  # by the id of what pods of one template share
-    for item in waiting:
-        pod_info = item[1]
-        scheduler = profiles.of(pod_info)
-        same = scheduler.plan.class_key(pod_info)
+    schedulers = [profiles.of(pod_info) for _, pod_info in waiting]
+    keys_of = [
+        scheduler.plan.class_key(pod_info)
+        for scheduler, (_, pod_info) in zip(schedulers, waiting, strict=True)
+    ]
+    several = any(one is not keys_of[0] for one in keys_of)
+    for item, scheduler, same in zip(waiting, schedulers, keys_of, strict=True):
         if id(same) not in known:
-            key = scheduler.classify(pod_info)
+            key = scheduler.classify(item[1]) if several else same
             template = found.get(key)
             if template is None:
                 template = found[key] = Template(scheduler, [])
@@ -169,9 +170,7 @@ def _wants(one: Template) -> Wants | Why:
     """What must be free for each pod; a filter that does not tell bounds nothing."""
     found = dict[str, int]()
     scheduler = one.scheduler
-    for plugin in scheduler.plan.filters:
-        if not isinstance(plugin, RoomFilter):
-            continue
+    for plugin in scheduler.plan.room_filters:
         state = guarded(plugin, plugin.pre_filter, one.first, scheduler.view)
         if isinstance(state, Refuse):
             return state.why
