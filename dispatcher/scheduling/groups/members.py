@@ -29,7 +29,8 @@ NodeName = tuple[str, str]  # (cluster, node)
 
 class Members:
     """`needed`: so many of those that wait have to find a place, or none goes. `keys`: of the levels
-    of domains that they may go to. PluginError, TooManyKindsError.
+    of domains that they may go to. PluginError, TooManyKindsError,
+    TooManyRunsError.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Members:
                 for pod_id, pod_info in run
             ]
             alike = self.templates[at].alike
-            found = trial.schedule(items, alike=alike)
+            found = trial.schedule_class(items, alike=alike)
             results += found
             there = held(found)
             self.decisions += _cost(there if alike else len(found), alike=alike)

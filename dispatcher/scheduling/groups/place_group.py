@@ -26,7 +26,12 @@ from dispatcher.scheduling.groups.refusals import (
     refusals,
     refused_alone,
 )
-from dispatcher.scheduling.groups.templates import Template, TooManyKindsError
+from dispatcher.scheduling.groups.templates import (
+    MOST_RUNS,
+    Template,
+    TooManyKindsError,
+    TooManyRunsError,
+)
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import Group, PodId
 from shared.model.reasons import Reasons, Why
@@ -168,6 +173,14 @@ class _Search:
                 f"its members are of more than {error.kinds - 1} kinds by what they request and "
                 f"where they may run, too many to compare with {self._profiles.fleet.n} nodes: let "
                 "more of them request the same, or make smaller groups"
+            )
+            return None
+        except TooManyRunsError:
+            self._refuse(Why(Reasons.GROUP, ""))
+            tried.missing = (
+                f"one member is unlike the one before it more than {MOST_RUNS:,} times, which would "
+                "take too long to decide: let more of them be of one template, or make smaller "
+                "groups"
             )
             return None
         alone = refused_alone(members.templates, tried.needed)

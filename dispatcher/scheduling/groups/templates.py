@@ -16,6 +16,7 @@ from dispatcher.scheduling.framework import (
     Refuse,
     Skip,
 )
+from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.domain_counts import MaxCount
 from dispatcher.scheduling.framework.domains import tells_rules
 from dispatcher.scheduling.framework.points import guarded
@@ -26,6 +27,8 @@ from shared.model.topology import HOST_LEVEL
 
 # of what is kept of one group by node and domain: 8 bytes a node for each kind of request
 MOST_ROOM_BYTES = 128 * 2**20
+# members of one class that follow each other, which are decided together; about three seconds
+MOST_RUNS = 8192
 
 
 class TooManyKindsError(Exception):
@@ -34,6 +37,10 @@ class TooManyKindsError(Exception):
     def __init__(self, kinds: int) -> None:
         super().__init__(f"{kinds} kinds of members")
         self.kinds = kinds
+
+
+class TooManyRunsError(Exception):
+    """It would take too long to decide the members of one group one after the other."""
 
 
 @dataclass
@@ -47,6 +54,7 @@ class Template:
     """
 
     scheduler: Scheduler
+    key: ClassKey  # of the first of them
     items: list[Item]
     alike: bool = True
     said: int = 0
@@ -77,34 +85,38 @@ def templates_of(
     profiles: Profiles, waiting: Sequence[Item], tables: RoomTables, keys: Sequence[str]
 ) -> list[Template]:
     """In the order of their first members; how many fit in the domains of these topology keys is an
-    upper bound, whoever else of the group is there. PluginError, TooManyKindsError.
+    upper bound, whoever else of the group is there. PluginError, TooManyKindsError,
+    TooManyRunsError.
     """
     found = dict[Hashable, Template]()
-    known = dict[int, tuple[object, Template]]()  # by the id of what pods of one template share
-    schedulers = [profiles.of(pod_info) for _, pod_info in waiting]
-    keys_of = [
-        scheduler.plan.class_key(pod_info)
-        for scheduler, (_, pod_info) in zip(schedulers, waiting, strict=True)
-    ]
-    several = any(one is not keys_of[0] for one in keys_of)
-    for item, scheduler, same in zip(waiting, schedulers, keys_of, strict=True):
-        if id(same) not in known:
-            key = scheduler.classify(item[1]) if several else same
-            template = found.get(key)
-            if template is None:
-                template = found[key] = Template(scheduler, [])
-            else:
-                template.alike = False
-            template.said = max(template.said, same.said)
-            known[id(same)] = same, template
-        known[id(same)][1].items.append(item)
+    known = dict[ClassKey, Template]()
+    runs = 0
+    last: Template | None = None
+    for item in waiting:
+        scheduler = profiles.of(item[1])
+        own = scheduler.plan.class_key(item[1])
+        template = known.get(own)
+        if template is None:
+            template = Template(scheduler, own, [])
+            if last is not None:  # one alone needs no class
+                found = found or {last.scheduler.classify(last.first): last}
+                template = found.setdefault(scheduler.classify(item[1]), template)
+            known[own] = template
+        runs += template is not last
+        if runs > MOST_RUNS:
+            raise TooManyRunsError
+        last = template
+        template.alike = template.alike and own is template.key
+        template.said = max(template.said, own.said)
+        template.items.append(item)
+    templates = list({id(one): one for one in known.values()}.values())
     rooms = _Rooms(tables, keys, nominated=len(profiles.nominations) > 0)
-    for one in found.values():
+    for one in templates:
         one.most = _most(one)
         first = max(one.items, key=lambda item: item[1].pod.priority)
         with profiles.nominations.aside_for(*first):
             rooms.look(one, first[1])
-    return list(found.values())
+    return templates
 
 
 class _Rooms:
