@@ -50,6 +50,23 @@ def test_where_batches_are_cut_short_not_all_who_wait_are_asked_each_time(monkey
     assert asked == [600, 200, 200, 200, 200, 100]
 
 
+def test_few_nodes_take_many_pods_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pod more on a host makes the node another one to spread over hosts."""
+    taken, ahead = list[int](), Batches.ahead
+
+    def noted(batches: Batches, key: ClassKey, items: Sequence[Item], *, alike: bool = False) -> Sequence[Result]:
+        found = ahead(batches, key, items, alike=alike)
+        taken.append(len(found))
+        return found
+
+    monkeypatch.setattr(Batches, "ahead", noted)
+    nodes = [node(f"n{at}").cpu(150).pods(150) for at in range(2)]
+    items = [item(f"p{at}", 1, labels={"app": "w"}) for at in range(200)]
+    with default(fleet(a=nodes)).what_if() as trial:
+        assert all(nodes_of(trial.schedule(items)))
+    assert taken == [200]
+
+
 def test_all_or_none_is_to_keep_it_only_if_each_has_a_place() -> None:
     """Five CPUs in three classes find no room on two nodes of two; without the last of them they do."""
     state = fleet(a=[node("n1").cpu(2), node("n2").cpu(2)])
