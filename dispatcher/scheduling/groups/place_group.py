@@ -252,18 +252,21 @@ class _Search:
             codes = candidates.codes(at)
             chosen = _preferred(members, key, codes)
             place = members.levels.place(key, codes[chosen])
-            candidates.drop(at.item(chosen))
-            following = candidates.best()[0] if len(candidates) else None
             with self._profiles.what_if() as trial:
                 results = members.decide_in(trial, place)
                 there = held(results)
                 found = rank._replace(missing=len(self._waiting) - there)
                 fits = there >= members.needed
-                if fits and (best is None or found < best[0]):
+                is_better = fits and (best is None or found < best[0])
+                if is_better:
                     best = found, place
-                    if following is None or found <= following:
-                        trial.commit()
-                        return self._booked(members, place, results)
+                if is_better and found == rank:
+                    trial.commit()
+                    return self._booked(members, place, results)
+                candidates.drop(at.item(chosen))
+                if is_better and (not len(candidates) or found <= candidates.best()[0]):
+                    trial.commit()
+                    return self._booked(members, place, results)
             if not fits and self._failed(members, place, results):
                 break
             tries.note(rank.level, fits)
