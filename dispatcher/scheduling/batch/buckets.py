@@ -40,8 +40,10 @@ from dispatcher.scheduling.framework.domain_counts import (
 )
 from shared.model.topology import CLUSTER_LEVEL
 
-# that rows may come to in the course of a batch, or one a pod where there are many already
+# that rows may come to in the course of a batch, or one a pod where there are many already; or as
+# many as counts on a host, where few rows take many pods
 _MORE_BUCKETS = 64
+_MOST_MORE = 1024
 _NO_SLOT = -1
 _MOST_NUMBERS = 2**63  # that a key may get
 _SORT_FEW = 8  # if fewer than one row in so many is feasible, only these are sorted
@@ -218,7 +220,9 @@ def bucket_layout_of(
     split = dict(zip(map(id, axes), partition.axis_codes, strict=True)) if partition else {}
     groups = np.asarray([key[0] for key in keys], dtype=np.int64)
     codes = {axis: values[groups] for axis, values in split.items()}
-    room = len(keys) + max(_MORE_BUCKETS, min(count, len(keys)))
+    room = len(keys) + max(
+        _MORE_BUCKETS, min(count, len(keys)), _on_few_rows(groups, sorting, count)
+    )
     slot, step, counts = _slots(domain_counts, hosts, keys, codes, room)
     for term in score_terms:
         if term.table is not None:
@@ -249,6 +253,12 @@ def bucket_layout_of(
         layout.shared.append(np.zeros(room))
         layout.shared[-1][: len(keys)] = np.asarray(column.values or [0.0])[values] + 0.0
     return layout
+
+
+def _on_few_rows(groups: Ints, sorting: BucketSorting, count: int) -> int:
+    """How many buckets the rows of each group come to, if each takes up to twice its part."""
+    rows = max(1, int(sorting.members.sum()))
+    return min(_MOST_MORE, 2 * (count // rows) * len(np.unique(groups)))
 
 
 def _link_existing(layout: BucketLayout) -> None:

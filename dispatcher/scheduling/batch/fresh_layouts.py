@@ -1,10 +1,10 @@
 """Bucket layouts of classes that have no pods yet, computed once for all classes of one shape.
 
-Most batches are of a new app: none of its pods counts anywhere. While no node changes, all nodes
-are feasible and no policy refuses by counts, the buckets of two such classes differ in nothing if
-their domains, score terms and weights are the same. Example: Deployments `web` and `api` with App
-defaults, 20 pods each: the second takes a copy of the layout that the first began with, at a small
-part of the time.
+Most batches are of a new app: none of its pods counts anywhere. While no node changes and no policy
+refuses by counts, the buckets of two such classes differ in nothing if their feasible nodes (all,
+or the same few, as of groups in one rack), domains, score terms and weights are the same. Example:
+Deployments `web` and `api` with App defaults, 20 pods each: the second takes a copy of the layout
+that the first began with, at a small part of the time.
 """
 
 from collections.abc import Hashable, Iterable
@@ -16,6 +16,7 @@ from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.framework.domain_counts import RuleCount, ScoreTerm
 
 _MOST_KEPT = 32  # shapes
+_FEW = 1024  # feasible nodes, that are compared
 _MADE_AHEAD = 16  # buckets whose next ones are made before the layout is kept
 
 
@@ -53,9 +54,9 @@ def layout_of(
 def _is_fresh(
     eq_class: EquivalenceClass, plugin_rules: PluginRules, terms: Iterable[ScoreTerm]
 ) -> bool:
-    """Whether all nodes are feasible, no rule refuses by counts, and all counts are 0."""
+    """Whether all nodes are feasible or few are, no rule refuses by counts, and all counts are 0."""
     rows = eq_class.rows
-    if rows.feasible < rows.evaluated or any(rules.refusals for _, rules in plugin_rules):
+    if _FEW < rows.feasible < rows.evaluated or any(rules.refusals for _, rules in plugin_rules):
         return False
     return not any(np.count_nonzero(term.domain_count.counts) for term in terms)
 
@@ -73,7 +74,9 @@ def _shape_of(eq_class: EquivalenceClass, plugin_rules: PluginRules, count: int)
         for evaluator, rules in plugin_rules
     ])  # fmt: skip
     columns = tuple([(id(one), id(one.value), tuple(one.values)) for one in eq_class.normalizing])
-    return plugins, columns, count, bool(eq_class.brought)
+    rows = eq_class.rows
+    few = rows.feasible_rows().tobytes() if rows.feasible < rows.evaluated else b""
+    return plugins, columns, count, bool(eq_class.brought), few
 
 
 def _domains_of(count: RuleCount) -> tuple[Hashable, ...]:

@@ -34,7 +34,6 @@ from dispatcher.scheduling.framework import (
     PodInfo,
     Profile,
     Refuse,
-    RoomFilter,
     Skip,
 )
 from dispatcher.scheduling.framework.asked import Asked
@@ -59,6 +58,8 @@ from shared.model.refusal import ClusterRefusal
 __all__ = ["Decision", "Result", "Scheduler", "Unschedulable"]
 
 _MOST_ALONE = 64  # pods
+_FIRST_BATCH = 1024  # pods
+_LEAST_BATCH = 128
 _MOST_NO_PLACE = 512  # classes whose last refusal is kept with its message
 
 
@@ -153,16 +154,15 @@ class Scheduler(AssumedPods):
         # apart.
         results = list[Result]()
         at = 0
-        own: ClassKey | None = (
-            None  # that of the last pod; its shared key holds until one is placed
-        )
+        # those of the last pod; its shared key holds until one is placed
+        own: tuple[ClassKey | None, str] = None, ""
         shared: ClassKey | PluginError | None = None
 
         def shared_key(item: Item) -> ClassKey | PluginError | None:
             nonlocal own, shared
             before = own
-            own = self._own_key(item[1])
-            if own is None or own is not before:
+            own = self._own_key(item[1]), item[1].home
+            if own[0] is None or own != before:
                 shared = self._key_or_error(item[1])
             return shared
 
@@ -198,13 +198,18 @@ class Scheduler(AssumedPods):
         ahead: Sequence[Result]
         refused = dict[str, Unschedulable]()  # home -> since a pod was placed
         alone = 1  # pods decided one by one before a batch is tried again
+        # pods that are tried as a batch: where each is asked what it is, about twice as many as the
+        # last batch had
+        most = len(items) if alike else _FIRST_BATCH
         while len(results) < len(items):
             rest = items[len(results) :]
             ahead = (
                 ()
                 if self._nominations_matter(rest)
-                else self._batches.ahead(key, rest, alike=alike)
+                else self._batches.ahead(key, rest[:most], alike=alike)
             )
+            if ahead and not alike:
+                most = max(_LEAST_BATCH, 2 * len(ahead))
             decided = ahead or decide_each(partial(self._decide, key), rest[:alone], enough)
             results += decided
             last = results[-1]
@@ -573,8 +578,7 @@ class Scheduler(AssumedPods):
 
     def _absent(self, cycle: CycleState) -> tuple[str, ...]:
         """Resources that the pod wants and no node has."""
-        rooms = [one for one in self.plan.filters if isinstance(one, RoomFilter)]
-        states = [(one, cycle.read(one.name)) for one in rooms]
+        states = [(one, cycle.read(one.name)) for one in self.plan.room_filters]
         wanted = [one.wants(state) or () for one, state in states if not isinstance(state, Skip)]
         names = dict.fromkeys(name for some in wanted for name, _ in some)
         return tuple([name for name in names if self.fleet.axis.column(name) is None])

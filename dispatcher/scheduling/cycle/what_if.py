@@ -87,11 +87,24 @@ class WhatIf:
         self._fleet.remove(pod_id)
         self._nominations.left(pod_id)
 
-    def schedule(self, items: Sequence[Item], *, alike: bool = False) -> list[Result]:
+    def schedule(self, items: Sequence[Item]) -> list[Result]:
         """Decide pods in order, those that follow each other and are of one class together, and book
-        their places; `alike`: all are of one template and home. ValueError for one that has a place,
-        or comes twice.
+        their places. ValueError for one that has a place, or comes twice.
         """
+        results = list[Result]()
+        self._are_nowhere(items)
+        for _, run in groupby(items, lambda item: self._of(item[1]).classify(item[1])):
+            results += self._schedule_class(list(run), alike=False)
+        return results
+
+    def schedule_class(self, items: Sequence[Item], *, alike: bool) -> list[Result]:
+        """The same for pods that are known to be of one class; `alike`: all are of one template and
+        home, too.
+        """
+        self._are_nowhere(items)
+        return self._schedule_class(items, alike=alike)
+
+    def _are_nowhere(self, items: Sequence[Item]) -> None:
         if len({pod_id for pod_id, _ in items}) < len(items):
             raise ValueError("a pod is decided twice")
         for pod_id, _ in items:
@@ -101,18 +114,12 @@ class WhatIf:
                     f"pod {pod_id[1]} of cluster {pod_id[0]} has a place: it is to be taken away "
                     "first"
                 )
-        if alike:
-            return self._schedule_class(items, alike=True) if items else []
-        results = list[Result]()
-        for _, run in groupby(items, lambda item: self._of(item[1]).classify(item[1])):
-            results += self._schedule_class(list(run))
-        return results
 
     def commit(self) -> None:
         """Keep it all, once the context ends without an error."""
         self._committed = True
 
-    def _schedule_class(self, items: Sequence[Item], *, alike: bool = False) -> list[Result]:
+    def _schedule_class(self, items: Sequence[Item], *, alike: bool) -> list[Result]:
         scheduler = self._of(items[0][1])
         try:
             return scheduler.schedule_class(items, alike=alike)

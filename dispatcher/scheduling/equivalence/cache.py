@@ -46,8 +46,8 @@ class EquivalenceCache:
         self.static_answers = StaticAnswersCache(self.roles, fleet, limit // 4)
         self._classes: OrderedDict[ClassKey, EquivalenceClass] = OrderedDict()
         self._tables = RowTables(self.roles, fleet)
+        self._said = 0  # bytes, of all classes
         self._last_asked = LastAsked()
-        self._said = 0  # of all classes
         self.counts = ClassCounts()
 
     def __contains__(self, key: ClassKey) -> bool:
@@ -58,13 +58,13 @@ class EquivalenceCache:
         found = self._classes.get(key)
         if found is not None:
             self._classes.move_to_end(key)
-            self._said += max(key.said - found.said, 0)
+            self._said += max(0, key.said - found.said)
             found.said = max(found.said, key.said)
             return found
         while self._classes and not self._has_room(key):
-            oldest = self._classes.popitem(last=False)[1]
-            oldest.rows.leave(reuse=True)
-            self._said -= oldest.said
+            dropped = self._classes.popitem(last=False)[1]
+            self._said -= dropped.said
+            dropped.rows.leave(reuse=True)
             self.counts.dropped += 1
         rows = ClassRows(self._fleet, self._tables, key)
         made = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, key, rows)

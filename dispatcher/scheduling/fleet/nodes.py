@@ -70,7 +70,7 @@ class NodeTable(NodeColumns):
         self._by_name: Ints | None = None  # known until a row gets another node
         self._free: list[int] = []
         self._clusters: dict[str, _Cluster] = {}
-        self._labels = LabelColumns(self._cluster_name)
+        self._labels = LabelColumns(self._cluster_name, lambda: self.cluster)
         self.kept = ClusterObjects()
         self.priorities = Priorities(self.info)
         self._images = ImageColumns(self.kept.versions)

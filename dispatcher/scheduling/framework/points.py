@@ -23,6 +23,7 @@ from dispatcher.scheduling.framework import (
     PodInfo,
     Profile,
     Reserve,
+    RoomFilter,
     Rows,
     Score,
 )
@@ -325,6 +326,11 @@ class Plan:
             binds=tuple(one for one in plugins if isinstance(one, Bind)),
             post_binds=tuple(one for one in plugins if isinstance(one, PostBind)),
         )
+
+    @cached_property
+    def room_filters(self) -> tuple[RoomFilter[Any], ...]:
+        """Those of the filters that tell what must be free on a node."""
+        return tuple([one for one in self.filters if isinstance(one, RoomFilter)])
 
     @cached_property
     def spreads(self) -> bool:

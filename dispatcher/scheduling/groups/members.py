@@ -29,7 +29,8 @@ NodeName = tuple[str, str]  # (cluster, node)
 
 class Members:
     """`needed`: so many of those that wait have to find a place, or none goes. `keys`: of the levels
-    of domains that they may go to. PluginError, TooManyKindsError.
+    of domains that they may go to. PluginError, TooManyKindsError,
+    TooManyRunsError.
     """
 
     def __init__(
@@ -127,10 +128,11 @@ class Members:
                 for pod_id, pod_info in run
             ]
             alike = self.templates[at].alike
-            found = trial.schedule(items, alike=alike)
+            found = trial.schedule_class(items, alike=alike)
             results += found
-            self.decisions += _cost(held(found) if alike else len(found), alike=alike)
-            failed += len(found) - held(found)
+            there = held(found)
+            self.decisions += _cost(there if alike else len(found), alike=alike)
+            failed += len(found) - there
             if failed > may_fail:
                 break
         return results
@@ -142,4 +144,4 @@ def _cost(members: int, *, alike: bool) -> int:
 
 def held(results: Sequence[Result]) -> int:
     """How many have a place."""
-    return sum(isinstance(one, Decision) for one in results)
+    return len([one for one in results if isinstance(one, Decision)])

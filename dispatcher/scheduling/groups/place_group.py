@@ -26,7 +26,12 @@ from dispatcher.scheduling.groups.refusals import (
     refusals,
     refused_alone,
 )
-from dispatcher.scheduling.groups.templates import Template, TooManyKindsError
+from dispatcher.scheduling.groups.templates import (
+    MOST_RUNS,
+    Template,
+    TooManyKindsError,
+    TooManyRunsError,
+)
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import Group, PodId
 from shared.model.reasons import Reasons, Why
@@ -171,11 +176,21 @@ class _Search:
                 "more of them request the same, or make smaller groups"
             )
             return None
+        except TooManyRunsError:
+            self._refuse(Why(Reasons.GROUP, ""))
+            tried.missing = (
+                f"one member is unlike the one before it more than {MOST_RUNS:,} times, which would "
+                "take too long to decide: let more of them be of one template, or make smaller "
+                "groups"
+            )
+            return None
         alone = refused_alone(members.templates, tried.needed)
         if alone is not None:
             self._refuse(alone)
             return None
         found = self._first_that_fits(members, self._candidates(members))
+        if found is None and tried.place is not None:
+            tried.reasons |= {one for some in members.templates for one in some.reasons}
         if found is None and not any(one.victims for one in self._promised):
             preemption = GroupPreemption(members)
             self._emptied = preemption.best()
@@ -202,7 +217,6 @@ class _Search:
             codes = members.codes(key)
             if len(codes):
                 found.add(level, codes, *members.bound_in(key))
-        tried.reasons |= {one for some in members.templates for one in some.reasons}
         if not len(found):
             placed = "the members that have a place are in no common one" if self._placed else ""
             self._refuse(Why(Reasons.OUTSIDE_DOMAIN, ""))
@@ -242,17 +256,21 @@ class _Search:
             codes = candidates.codes(at)
             chosen = _preferred(members, key, codes)
             place = members.levels.place(key, codes[chosen])
-            candidates.drop(at.item(chosen))
-            following = candidates.best()[0] if len(candidates) else None
             with self._profiles.what_if() as trial:
                 results = members.decide_in(trial, place)
-                found = rank._replace(missing=len(self._waiting) - held(results))
-                fits = held(results) >= members.needed
-                if fits and (best is None or found < best[0]):
+                there = held(results)
+                found = rank._replace(missing=len(self._waiting) - there)
+                fits = there >= members.needed
+                is_better = fits and (best is None or found < best[0])
+                if is_better:
                     best = found, place
-                    if following is None or found <= following:
-                        trial.commit()
-                        return self._booked(members, place, results)
+                if is_better and found == rank:
+                    trial.commit()
+                    return self._booked(members, place, results)
+                candidates.drop(at.item(chosen))
+                if is_better and (not len(candidates) or found <= candidates.best()[0]):
+                    trial.commit()
+                    return self._booked(members, place, results)
             if not fits and self._failed(members, place, results):
                 break
             tries.note(rank.level, fits)

@@ -14,9 +14,9 @@ from dispatcher.scheduling.framework import (
     Ints,
     PodInfo,
     Refuse,
-    RoomFilter,
     Skip,
 )
+from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.domain_counts import MaxCount
 from dispatcher.scheduling.framework.domains import tells_rules
 from dispatcher.scheduling.framework.points import guarded
@@ -27,6 +27,8 @@ from shared.model.topology import HOST_LEVEL
 
 # of what is kept of one group by node and domain: 8 bytes a node for each kind of request
 MOST_ROOM_BYTES = 128 * 2**20
+# members of one class that follow each other, which are decided together; about three seconds
+MOST_RUNS = 8192
 
 
 class TooManyKindsError(Exception):
@@ -35,6 +37,10 @@ class TooManyKindsError(Exception):
     def __init__(self, kinds: int) -> None:
         super().__init__(f"{kinds} kinds of members")
         self.kinds = kinds
+
+
+class TooManyRunsError(Exception):
+    """It would take too long to decide the members of one group one after the other."""
 
 
 @dataclass
@@ -48,6 +54,7 @@ class Template:
     """
 
     scheduler: Scheduler
+    key: ClassKey  # of the first of them
     items: list[Item]
     alike: bool = True
     said: int = 0
@@ -67,8 +74,7 @@ class Template:
         """For what nodes refuse them now, or would with more of them there, as far as room and what
         nodes are can tell.
         """
-        filters = self.scheduler.plan.filters
-        found = {one for some in filters if isinstance(some, RoomFilter) for one in some.REASONS}
+        found = {one for some in self.scheduler.plan.room_filters for one in some.REASONS}
         codes = {code for code, _ in self.closed.rejected} if self.closed else ()
         table = self.scheduler.fleet.reasons
         found |= {why.reason for code in codes for why in table.whys(code)}
@@ -79,31 +85,38 @@ def templates_of(
     profiles: Profiles, waiting: Sequence[Item], tables: RoomTables, keys: Sequence[str]
 ) -> list[Template]:
     """In the order of their first members; how many fit in the domains of these topology keys is an
-    upper bound, whoever else of the group is there. PluginError, TooManyKindsError.
+    upper bound, whoever else of the group is there. PluginError, TooManyKindsError,
+    TooManyRunsError.
     """
     found = dict[Hashable, Template]()
-    known = dict[int, tuple[object, Template]]()  # by the id of what pods of one template share
+    known = dict[ClassKey, Template]()
+    runs = 0
+    last: Template | None = None
     for item in waiting:
-        pod_info = item[1]
-        scheduler = profiles.of(pod_info)
-        same = scheduler.plan.class_key(pod_info)
-        if id(same) not in known:
-            key = scheduler.classify(pod_info)
-            template = found.get(key)
-            if template is None:
-                template = found[key] = Template(scheduler, [])
-            else:
-                template.alike = False
-            template.said = max(template.said, same.said)
-            known[id(same)] = same, template
-        known[id(same)][1].items.append(item)
+        scheduler = profiles.of(item[1])
+        own = scheduler.plan.class_key(item[1])
+        template = known.get(own)
+        if template is None:
+            template = Template(scheduler, own, [])
+            if last is not None:  # one alone needs no class
+                found = found or {last.scheduler.classify(last.first): last}
+                template = found.setdefault(scheduler.classify(item[1]), template)
+            known[own] = template
+        runs += template is not last
+        if runs > MOST_RUNS:
+            raise TooManyRunsError
+        last = template
+        template.alike = template.alike and own is template.key
+        template.said = max(template.said, own.said)
+        template.items.append(item)
+    templates = list({id(one): one for one in known.values()}.values())
     rooms = _Rooms(tables, keys, nominated=len(profiles.nominations) > 0)
-    for one in found.values():
+    for one in templates:
         one.most = _most(one)
         first = max(one.items, key=lambda item: item[1].pod.priority)
         with profiles.nominations.aside_for(*first):
             rooms.look(one, first[1])
-    return list(found.values())
+    return templates
 
 
 class _Rooms:
@@ -169,9 +182,7 @@ def _wants(one: Template) -> Wants | Why:
     """What must be free for each pod; a filter that does not tell bounds nothing."""
     found = dict[str, int]()
     scheduler = one.scheduler
-    for plugin in scheduler.plan.filters:
-        if not isinstance(plugin, RoomFilter):
-            continue
+    for plugin in scheduler.plan.room_filters:
         state = guarded(plugin, plugin.pre_filter, one.first, scheduler.view)
         if isinstance(state, Refuse):
             return state.why

@@ -49,7 +49,7 @@ class Batch:
         self.rules = CountRules(score_terms=[self.term], base=1.0)
         self.evaluator = SimpleNamespace(role=Named(name="Spread"))
         self.column = Named(value=numbers(0, 1, 0), values=[0.0, 1.0])
-        self.rows = SimpleNamespace(feasible=3, evaluated=3)
+        self.rows = SimpleNamespace(feasible=3, evaluated=3, feasible_rows=lambda: numbers(0, 1, 2))
         self.kept: dict[Any, Any] = {}
         self.pods = 6
 
@@ -58,6 +58,9 @@ class Batch:
         eq_class: Any = SimpleNamespace(rows=self.rows, partitions=partitions, normalizing=[self.column], brought=())
         plugin_rules: Any = [(self.evaluator, self.rules)]
         return layout_of(eq_class, plugin_rules, self.pods)
+
+    def open(self, *rows: int) -> None:
+        self.rows.feasible, self.rows.feasible_rows = len(rows), lambda: numbers(*rows)
 
     def count_by(self, **more: Any) -> None:
         self.score_by(domain_count=replace(self.count, **more))
@@ -107,6 +110,7 @@ OTHERS: dict[str, Callable[[Batch], Any]] = {
     "other values of it": lambda batch: setattr(batch.column, "values", [0.0, 2.0]),
     "other rows of it": lambda batch: setattr(batch.column, "value", numbers(1, 1, 0)),
     "more pods": lambda batch: setattr(batch, "pods", 7),
+    "few nodes": lambda batch: batch.open(0, 1),
 }
 
 
@@ -117,6 +121,15 @@ def test_what_differs_in_anything_that_buckets_depend_on_has_buckets_of_its_own(
     OTHERS[other](batch)
     assert (batch.layout().serial, batch.layout().serial) == (1, 1)
     assert len(made) == 2
+
+
+def test_few_nodes_have_buckets_of_their_own(made: list[Layout]) -> None:
+    batch = Batch()
+    found = list[int]()
+    for rows in ((0, 1), (1, 2), (0, 1)):
+        batch.open(*rows)
+        found.append(batch.layout().serial)
+    assert found == [0, 1, 0]
 
 
 def test_each_batch_has_a_copy_and_the_kept_one_is_nobodys(made: list[Layout]) -> None:
@@ -155,11 +168,11 @@ def test_what_a_shape_names_lives_as_long_as_it_is_kept(made: list[Layout]) -> N
 @pytest.mark.parametrize(
     "not_fresh",
     [
-        lambda batch: setattr(batch.rows, "feasible", 2),
+        lambda batch: vars(batch.rows).update(feasible=2000, evaluated=2001),
         lambda batch: batch.rule_by(refusals=[MaxCount(batch.count, 1, 5)]),
         lambda batch: batch.count_by(counts=np.asarray([0, 1], dtype=np.int64)),
     ],
-    ids=["a node is not feasible", "counts may refuse", "a pod counts"],
+    ids=["one of many nodes is not feasible", "counts may refuse", "a pod counts"],
 )
 def test_what_is_not_as_at_the_beginning_has_buckets_of_its_own(
     not_fresh: Callable[[Batch], Any], made: list[Layout]

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import pytest
 
 from dispatcher.plugins.registry import PluginContext, build
+from dispatcher.scheduling.cycle.batches import Batches, Result
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler, Unschedulable
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import CycleState, Depends, FleetView, Permit, PluginUse, PodInfo, Profile
+from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.model.pod import PodId
@@ -31,6 +33,38 @@ def default(state: FleetState, *tenants: Tenant) -> Profiles:
 
 def nodes_of(results: Sequence[object]) -> list[str]:
     return [one.node if isinstance(one, Decision) else "" for one in results]
+
+
+def test_where_batches_are_cut_short_not_all_who_wait_are_asked_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one class, but not of one template: each is asked what it is."""
+    asked, ahead = list[int](), Batches.ahead
+
+    def few(batches: Batches, key: ClassKey, items: Sequence[Item], *, alike: bool = False) -> Sequence[Result]:
+        asked.append(len(items))
+        return ahead(batches, key, items[:100], alike=alike)
+
+    monkeypatch.setattr(Batches, "ahead", few)
+    items = [item(f"p{at}", 1, labels={"apps.kubernetes.io/pod-index": str(at)}) for at in range(600)]
+    with default(fleet(a=[node(f"n{at}").cpu(64) for at in range(10)])).what_if() as trial:
+        assert all(nodes_of(trial.schedule(items)))
+    assert asked == [600, 200, 200, 200, 200, 100]
+
+
+def test_few_nodes_take_many_pods_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each pod more on a host makes the node another one to spread over hosts."""
+    taken, ahead = list[int](), Batches.ahead
+
+    def noted(batches: Batches, key: ClassKey, items: Sequence[Item], *, alike: bool = False) -> Sequence[Result]:
+        found = ahead(batches, key, items, alike=alike)
+        taken.append(len(found))
+        return found
+
+    monkeypatch.setattr(Batches, "ahead", noted)
+    nodes = [node(f"n{at}").cpu(150).pods(150) for at in range(2)]
+    items = [item(f"p{at}", 1, labels={"app": "w"}) for at in range(200)]
+    with default(fleet(a=nodes)).what_if() as trial:
+        assert all(nodes_of(trial.schedule(items)))
+    assert taken == [200]
 
 
 def test_all_or_none_is_to_keep_it_only_if_each_has_a_place() -> None:

@@ -16,7 +16,7 @@ from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import FleetView
 from dispatcher.scheduling.framework.pod_sets import pods_in
 from shared.model.labels import IN, NOT_EXISTS, LabelSelector, Requirement
-from shared.model.names import REGION, ZONE
+from shared.model.names import RACK, REGION, ZONE
 from shared.model.node import Node, Reading
 from shared.model.pod import Pod
 from shared.model.resources import MAX_QUANTITY
@@ -185,11 +185,14 @@ def test_labels_become_codes_and_follow_their_nodes() -> None:
     assert state.label("nobody-has-it").tolist() == [-1, -1]
 
 
-def test_regions_and_zones_are_known_without_a_look_at_any_node() -> None:
-    columns = LabelColumns(lambda row: "a")
-    columns.add([0, 2], [Node("n1", labels={ZONE: "x", "tier": "gold"}), Node("n2", labels={REGION: "r"})])
-    told = {key: columns.codes(key, [None, None, None]).tolist() for key in (ZONE, REGION, "tier")}
-    assert told == {ZONE: [0, -1, -1], REGION: [-1, -1, 0], "tier": [-1, -1, -1]}
+def test_regions_zones_and_racks_are_known_without_a_look_at_any_node() -> None:
+    columns = LabelColumns(lambda row: "ab"[row // 2], lambda: np.array([0, 0, 1], dtype=np.int32))
+    nodes = [Node("n1", labels={ZONE: "x", RACK: "r1", "tier": "gold"}), Node("n2", labels={REGION: "r", RACK: "r1"})]
+    columns.add([0, 2], nodes)
+    asked = ((ZONE, False), (REGION, False), (RACK, False), (RACK, True), (ZONE, True), ("tier", False))
+    told = [columns.codes(key, [None, None, None], scoped=scoped).tolist() for key, scoped in asked]
+    assert told == [[0, -1, -1], [-1, -1, 0], [0, -1, 0], [0, -1, 1], [0, -1, -1], [-1, -1, -1]]
+    assert list(columns.values(RACK, [], scoped=True)) == ["a/r1", "b/r1"]
 
 
 def test_metrics_are_numbers_where_nodes_tell_them_and_follow_their_nodes() -> None:

@@ -276,6 +276,21 @@ def test_members_of_too_many_kinds_are_refused_and_those_whom_labels_tell_apart_
     assert place(world(a=nodes), members(*labelled)).is_booked
 
 
+def test_members_of_whom_each_is_unlike_the_one_before_it_are_refused_when_they_are_very_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dispatcher.scheduling.groups.templates.MOST_RUNS", 4)
+    pods = [pod(f"w{at}").cpu(1 + at % 2) for at in range(5)]
+    assert place(world(a=rack("r1", 64)), members(*pods[:4])).is_booked
+    assert told(place(world(a=rack("r1", 64)), members(*pods))) == (
+        "pod group train: one member is unlike the one before it more than 8,192 times, which would take too long to "
+        "decide: let more of them be of one template, or make smaller groups"
+    )
+    assert place(world(a=rack("r1", 64)), members(*pods[::2], *pods[1::2])).is_booked
+    indexed = [pod(f"i{at}").labels(**{"apps.kubernetes.io/pod-index": str(at)}) for at in range(9)]
+    assert place(world(a=rack("r1", 64)), members(*indexed)).is_booked
+
+
 @pytest.mark.parametrize(("within", "hint"), [("rack", ""), ("racks", "; did you mean rack?"), ("pdu", "")])
 def test_a_level_that_no_node_has_is_named(within: str, hint: str) -> None:
     assert told(place(world(a=[node("n1")]), gang(1, within=within))) == (
