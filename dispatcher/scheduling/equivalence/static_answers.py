@@ -252,6 +252,8 @@ class StaticAnswers:
         # those whose scores mean something only beside those of other rows
         self.normalizing: list[StaticColumn] = []
         self.static_filters = StaticFilters(())
+        # whether all active filters stand in these, before those of any other plugin
+        self.leads = True
         self._volatile: list[tuple[StaticColumn, int]] = []
         self._seen: tuple[object, ...] = ()
         self._at = _NEVER
@@ -277,11 +279,9 @@ class StaticAnswers:
                 return refused
         self.active = tuple(column for column in self._columns if not column.evaluator.skipped)
         self.normalizing = [column for column in self.active if column.role.normalizes]
-        leading = tuple(
-            one
-            for one in self.active
-            if one.role.filter_at is not None and one.role.key_at < self._leading
-        )
+        filters = [one for one in self.active if one.role.filter_at is not None]
+        leading = tuple([one for one in filters if one.role.key_at < self._leading])
+        self.leads = len(filters) == len(leading)
         if self.static_filters.columns != leading:
             self.static_filters = self._shared.filters(leading)
         self.static_filters.refresh(self._fleet)
@@ -297,12 +297,6 @@ class StaticAnswers:
         self._seen = seen
         self._at = self._fleet.changes.position
         return None
-
-    @property
-    def leads(self) -> bool:
-        """Whether all active filters stand in `static_filters`, before those of any other plugin."""
-        filters = [column for column in self.active if column.role.filter_at is not None]
-        return len(filters) == len(self.static_filters.columns)
 
     @property
     def group_scores(self) -> GroupScores | None:

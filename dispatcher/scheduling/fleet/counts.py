@@ -193,9 +193,8 @@ class MatchCounts:
 
     def _worth_it(self, pod_info: PodInfo) -> list[MatchCount]:
         """The counts that a pod may be part of, without those that are dropped now."""
-        near = list(self._index.near(pod_info.pod, pod_info.home, self._labels_of))
         kept = list[MatchCount]()
-        for count in near:
+        for count in self._index.near(pod_info.pod, pod_info.home, self._labels_of):
             if count.worth is not None:
                 count.unasked += 1
                 if count.unasked > count.worth:

@@ -41,6 +41,7 @@ _GROUP_BYTES = 2**27
 # classes of which it is counted how often they are met; so often is worth keeping
 _MOST_MET = 4096
 _WORTH_KEEPING = 4
+_BY_HOST = -1  # met how often, of one whose pods are spread over hosts
 
 
 _Name = tuple[Hashable, ...]  # keys of some plugins
@@ -75,7 +76,6 @@ class OnePasses:
         self._profile = plan.profile
         self._fleet = fleet
         self._met: PodCache[ClassKey, int] = PodCache(_MOST_MET)
-        self._by_host: PodCache[ClassKey, bool] = PodCache(_MOST_MET)
         others = [role for role in classes.roles if role.scope is not AnswerScope.NODE_OBJECT]
         self._requesting = [PluginEvaluator(role, fleet) for role in others if _by_requests(role)]
         self._others = [role for role in others if not _by_requests(role)]
@@ -94,29 +94,19 @@ class OnePasses:
         """The pass for a pod of the class of a key; None if its class has to decide, or to say
         which plugin fails.
         """
-        if key not in self._by_host and (key in self._classes or self._is_worth_keeping(key)):
+        met = self._met.pop(key) or 0
+        if met != _BY_HOST and (met + 1 >= _WORTH_KEEPING or key in self._classes):
             return None
-        self._by_host.pop(key)
         try:
-            return self._made(key, pod_info)
+            return self._made(key, pod_info, met)
         except PluginError:
             return None
 
-    def _found_place(self, key: ClassKey, *, by_host: bool) -> None:
-        """What a class would keep is stale with each of its pods that is spread over hosts."""
+    def _found_place(self, key: ClassKey, met: int) -> None:
         self._classes.counts.passes += 1
-        if by_host:
-            self._by_host.put(key, True, key.said)
-
-    def _is_worth_keeping(self, key: ClassKey) -> bool:
-        met = (self._met.get(key) or 0) + 1
-        if met >= _WORTH_KEEPING:
-            self._met.pop(key)
-            return True
         self._met.put(key, met, key.said)
-        return False
 
-    def _made(self, key: ClassKey, pod_info: PodInfo) -> OnePass | None:
+    def _made(self, key: ClassKey, pod_info: PodInfo, met: int) -> OnePass | None:
         static = self._classes.static_answers.part(key, by_node=True)
         if (
             not self._fleet.n
@@ -131,7 +121,7 @@ class OnePasses:
             return None
         if clusters.closes and not self._clusters_first(static):
             return None
-        if any(one.role.scope is AnswerScope.FLEET for one in others):
+        if AnswerScope.FLEET in [one.role.scope for one in others]:
             return None
         requesting = self._of_requests(key, pod_info)
         if requesting is None:
@@ -141,7 +131,8 @@ class OnePasses:
         if groups is None or not lineup.scorers:
             return None
         self._room.refresh()
-        found_place = partial(self._found_place, key, by_host=bool(groups.on_hosts))
+        # what its class would keep is stale with each pod that is spread over hosts
+        found_place = partial(self._found_place, key, _BY_HOST if groups.on_hosts else met + 1)
         return OnePass(self._fleet, lineup, self._room, groups, found_place)
 
     def _lineup(
@@ -194,7 +185,11 @@ class OnePasses:
         name = self._clusters_name(key)
         position = self._fleet.changes.position
         found = self._clusters.get(name, key.said)
-        if found is None or found[0] != position or _is_stale(found[1].moving):
+        if (
+            found is None
+            or found[0] != position
+            or any(one.is_stale(changed=False, touched=False) for one in found[1].moving)
+        ):
             evaluators = self._evaluators(self._by_cluster, key)
             for one in evaluators:
                 if one.pre_filter(pod_info) is not None:
@@ -277,12 +272,10 @@ class OnePasses:
                 return None
             rules.append(told)
         name = name_of(policies, rules, setup.columns)
-        if name in self._groups:
-            self._groups.move_to_end(name)
-            self._fit_groups()
-            return self._groups[name]
-        partitions = self._classes.static_answers.partitions
-        found = rule_groups(self._fleet, partitions, policies, rules, setup.columns)
+        found = self._groups.pop(name, None)
+        if found is None:
+            partitions = self._classes.static_answers.partitions
+            found = rule_groups(self._fleet, partitions, policies, rules, setup.columns)
         if found is not None:
             self._groups[name] = found
             self._fit_groups()
@@ -294,10 +287,6 @@ class OnePasses:
         used = sum([one.nbytes for one in self._groups.values()])
         while len(self._groups) > 1 and (len(self._groups) > most or used > _GROUP_BYTES):
             used -= self._groups.popitem(last=False)[1].nbytes
-
-
-def _is_stale(evaluators: Sequence[PluginEvaluator]) -> bool:
-    return any(one.is_stale(changed=False, touched=False) for one in evaluators)
 
 
 def _by_requests(role: PluginRole) -> bool:
