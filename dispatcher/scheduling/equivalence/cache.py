@@ -47,6 +47,7 @@ class EquivalenceCache:
         self._classes: OrderedDict[ClassKey, EquivalenceClass] = OrderedDict()
         self._tables = RowTables(self.roles, fleet)
         self._last_asked = LastAsked()
+        self._said = 0  # bytes of what pods of these classes say
         self.counts = ClassCounts()
 
     def __contains__(self, key: ClassKey) -> bool:
@@ -57,22 +58,26 @@ class EquivalenceCache:
         found = self._classes.get(key)
         if found is not None:
             self._classes.move_to_end(key)
+            self._said += max(0, key.said - found.said)
             found.said = max(found.said, key.said)
             return found
         while self._classes and not self._has_room(key):
-            self._classes.popitem(last=False)[1].rows.leave(reuse=True)
+            dropped = self._classes.popitem(last=False)[1]
+            dropped.rows.leave(reuse=True)
+            self._said -= dropped.said
             self.counts.dropped += 1
         rows = ClassRows(self._fleet, self._tables, key)
         made = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, key, rows)
         made.last_asked = self._last_asked
         made.said = key.said
         self._classes[key] = made
+        self._said += made.said
         self.counts.kept = len(self._classes)
         return made
 
     def _has_room(self, key: ClassKey) -> bool:
         """For one more."""
-        if sum([one.said for one in self._classes.values()], key.said) > POD_CACHE_BYTES:
+        if self._said + key.said > POD_CACHE_BYTES:
             return False
         n = max(1, self._fleet.n)
         left = self._limit - _BYTES_PER_ROW * n * (len(self._classes) + 1)
@@ -92,6 +97,7 @@ class EquivalenceCache:
         """Forget a class: what it holds may be half written."""
         dropped = self._classes.pop(key, None)
         if dropped is not None:
+            self._said -= dropped.said
             dropped.rows.leave(reuse=False)
             self._tables.forget(dropped.rows.plugins)
             self.counts.kept = len(self._classes)

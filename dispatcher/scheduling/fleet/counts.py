@@ -40,7 +40,8 @@ class DomainCount:
         """Add `amount` in a domain; -1 (unknown domain) counts nowhere."""
         if domain < 0:
             return
-        self.counts = grown(self.counts, domain + 1, 0)
+        if domain >= len(self.counts):
+            self.counts = grown(self.counts, domain + 1, 0)
         self.counts[domain] += amount
         self.version += 1
 

@@ -333,9 +333,9 @@ class OnePass(PlaceFinder):
             if points is None or numbers is None:
                 return None
             found = self._two_best(first, numbers, points)
-            if found is None:
+            if not found:
                 return None
-            return self._decision(pod_id, pod_info, first, numbers, points, *found)
+            return self._decision(pod_id, pod_info, first, numbers, points, found)
         except PluginError:
             return None
 
@@ -385,9 +385,7 @@ class OnePass(PlaceFinder):
     # --- 3. who wins
     # ----------------------------------------------------------------------------------------------
 
-    def _two_best(
-        self, first: Codes, numbers: Ints, points: GroupPoints
-    ) -> tuple[_Row, _Row | None] | None:
+    def _two_best(self, first: Codes, numbers: Ints, points: GroupPoints) -> list[_Row]:
         setup = self._setup
         groups = self._groups
         fleet = self._fleet
@@ -417,31 +415,30 @@ class OnePass(PlaceFinder):
         if nonsense:
             for one, raw in zip(scorers, raws, strict=True):
                 finite(one.role.plugin, raw[first[where] == 0])
-        if best < 0:
-            return None
-
-        def told(at: int, points: float) -> _Row:
-            row = at + where.start if isinstance(where, slice) else where.item(at)
-            return _Row(row, points + setup.common_points, [raw.item(at) for raw in raws])
-
-        return told(best, total), told(second, second_total) if second >= 0 else None
+        rows = range(fleet.n)[where] if isinstance(where, slice) else where
+        return [
+            _Row(int(rows[at]), points + setup.common_points, [raw.item(at) for raw in raws])
+            for at, points in ((best, total), (second, second_total))
+            if at >= 0
+        ]
 
     # --- why
     # ----------------------------------------------------------------------------------------------
 
-    def _decision(  # noqa: PLR0913 - what it is made of
+    def _decision(
         self,
         pod_id: PodId,
         pod_info: PodInfo,
         first: Codes,
         numbers: Ints,
         points: GroupPoints,
-        best: _Row,
-        rival: _Row | None,
+        found: Sequence[_Row],
     ) -> Decision:
         fleet = self._fleet
         self._found_place()
-        raw, normal = self._scores(best, numbers, points)
+        scores = [self._scores(one, numbers, points) for one in found]
+        best = found[0]
+        rival = found[1] if len(found) > 1 else None
         why = RowExplanation(
             self._context(first, points),
             fleet.now,
@@ -449,9 +446,8 @@ class OnePass(PlaceFinder):
             _explainers(self._lineup.later),
             Scores(
                 *self._setup.names,
-                raw,
-                normal,
-                None if rival is None else self._scores(rival, numbers, points)[1],
+                *scores[0],
+                None if rival is None else scores[1][1],
             ),
             RowFacts.of(fleet, best.row),
             None if rival is None else (*fleet.name_of(rival.row), rival.total),

@@ -354,8 +354,8 @@ class RuleGroups:
             return _NO_NUMBERS
         # as an unsigned number, one below 0 is a huge one
         most = [int(one.view(np.uint64).max(initial=0)) for one in self.on_hosts]
-        if any(one >= width for one, width in zip(most, self._widths, strict=True)):
-            widths = [max(one + 1, width) for one, width in zip(most, self._widths, strict=True)]
+        widths = [max(one + 1, width) for one, width in zip(most, self._widths, strict=True)]
+        if widths != self._widths:
             groups = self.size
             for width in widths:
                 groups *= width
