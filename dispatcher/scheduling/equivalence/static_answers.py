@@ -17,7 +17,7 @@ from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.equivalence.static_columns import ClusterColumn, StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Ints, PodInfo, Rows
+from dispatcher.scheduling.framework import Codes, Floats, Ints, PodInfo, Rows
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import window_of
@@ -257,8 +257,7 @@ class StaticAnswers:
         self._volatile: list[tuple[StaticColumn, int]] = []
         self._seen: tuple[object, ...] = ()
         self._at = _NEVER
-        # what passes for such pods have in common
-        self.pass_setups: dict[Hashable, object] = {}
+        self._points: Floats | None = None
 
     @property
     def current(self) -> bool:
@@ -288,6 +287,7 @@ class StaticAnswers:
         volatile = [one for one in self._columns if one.evaluator.rests_on_more]
         self._volatile = [(one, one.version) for one in volatile]
         self._group_scores = None
+        self._points = None
         seen = (
             self.static_filters,
             self.static_filters.version,
@@ -297,6 +297,15 @@ class StaticAnswers:
         self._seen = seen
         self._at = self._fleet.changes.position
         return None
+
+    def points(self) -> Floats:
+        """[n] what is not normalised, of all scores together, in units of 1 / GRID."""
+        if self._points is None:
+            some = [one for one in self.active if one.role.score_at is not None]
+            rows = slice(0, self._fleet.n)
+            told = [one.points_of(rows) for one in some if not one.role.normalizes]
+            self._points = sum(told, np.zeros(self._fleet.n))
+        return self._points
 
     @property
     def group_scores(self) -> GroupScores | None:

@@ -21,7 +21,6 @@ from dispatcher.scheduling.placing.one_pass import (
     ClusterAnswers,
     Lineup,
     OnePass,
-    PassSetup,
     is_compiled,
 )
 from dispatcher.scheduling.placing.rule_groups import (
@@ -87,7 +86,7 @@ class OnePasses:
         self._some_active: PodCache[_Name, _Asked] = PodCache(_MOST_KEPT)
         self._groups: OrderedDict[Hashable, RuleGroups] = OrderedDict()
         self._groups_at = -1
-        self._lineups: PodCache[tuple[int, int], Lineup] = PodCache(_MOST_GROUPS)
+        self._lineups: PodCache[tuple[int, ...], Lineup] = PodCache(_MOST_GROUPS)
         self._room = LowCapacityIndex(fleet)
 
     def pass_for(self, key: ClassKey, pod_info: PodInfo) -> OnePass | None:
@@ -127,7 +126,7 @@ class OnePasses:
         if requesting is None:
             return None
         lineup = self._lineup(static, clusters, [*others, *requesting], key.said)
-        groups = self._groups_of(lineup.policies, lineup.setup, pod_info)
+        groups = self._groups_of(lineup, pod_info)
         if groups is None or not lineup.scorers:
             return None
         self._room.refresh()
@@ -146,20 +145,11 @@ class OnePasses:
         `size`: bytes of what one of them says.
         """
         now = static.version, self._fleet.changes.position
-        name = id(static), id(clusters)
+        name = (id(static), id(clusters), *map(id, beside))
         known = self._lineups.get(name, size)
-        if known is not None:
-            setup = known.setup
-            same = setup.static is static and known.clusters is clusters
-            if same and setup.made_of == now and known.beside == beside:
-                return known
-        evaluators = [one for one in beside if one.role.scope is AnswerScope.ROW]
-        evaluators.sort(key=lambda one: one.role.key_at)
-        policies = [one for one in beside if one.role.scope is AnswerScope.DOMAIN]
-        by_row = [one.role for one in evaluators if one.role.score_at is not None]
-        by_group = [one.role for one in (*clusters.evaluators, *policies)]
-        setup = self._setup(static, by_row, by_group)
-        made = Lineup(setup, evaluators, clusters, policies, beside)
+        if known is not None and known.made_of == now:  # it holds what the name is of
+            return known
+        made = Lineup(self._profile, self._fleet, static, clusters, beside)
         self._lineups.most = self._at_most(_MOST_GROUPS)
         self._lineups.put(name, made, size)
         return made
@@ -243,39 +233,22 @@ class OnePasses:
                 active.append(one)
         return active
 
-    def _setup(
-        self,
-        static: StaticAnswers,
-        by_row: Sequence[PluginRole],
-        by_group: Sequence[PluginRole],
-    ) -> PassSetup:
-        name = tuple(by_row), tuple(by_group)
-        known = static.pass_setups.get(name)
-        now = static.version, self._fleet.changes.position
-        if isinstance(known, PassSetup) and known.made_of == now:
-            return known
-        made = PassSetup(self._profile, static, self._fleet, by_row, by_group)
-        static.pass_setups[name] = made
-        return made
-
-    def _groups_of(
-        self, policies: Sequence[PluginEvaluator], setup: PassSetup, pod_info: PodInfo
-    ) -> RuleGroups | None:
+    def _groups_of(self, lineup: Lineup, pod_info: PodInfo) -> RuleGroups | None:
         """Kept by the rules' ids while these live in what is kept, until a node changes."""
         if self._groups_at != self._fleet.changes.position:
             self._groups.clear()
             self._groups_at = self._fleet.changes.position
         rules = list[CountRules]()
-        for one in policies:
+        for one in lineup.policies:
             told = one.count_rules(pod_info)
             if told is None:
                 return None
             rules.append(told)
-        name = name_of(policies, rules, setup.columns)
+        name = name_of(lineup.policies, rules, lineup.columns)
         found = self._groups.pop(name, None)
         if found is None:
             partitions = self._classes.static_answers.partitions
-            found = rule_groups(self._fleet, partitions, policies, rules, setup.columns)
+            found = rule_groups(self._fleet, partitions, lineup.policies, rules, lineup.columns)
         if found is not None:
             self._groups[name] = found
             self._fit_groups()
