@@ -231,19 +231,14 @@ class FaultDomainSpread(CountedPlugin[_State]):
         """System defaults, which rest on Services and on the pod's owner; and which clusters are
         closed to it.
         """
-        system = self._system and not pod_info.pod.spread
-        own = (
-            _key(pod_info, system_defaults(fleet.affinity.default_selector(pod_info)))
-            if system
-            else None
-        )
-        if own is None and not self._own_rules(pod_info.pod):
-            return None
         closed = tuple([one.fleet_key(pod_info, fleet) for one in self._moving_filters])
-        told = any(key is not None for key in closed)
-        if own is None:
-            return closed if told else None
-        return own, closed, *[one.class_key(pod_info) for one in self._cluster_filters]
+        if self._system and not pod_info.pod.spread:
+            selector = fleet.affinity.default_selector(pod_info)
+            own = _key(pod_info, system_defaults(selector))
+            if own is not None:
+                return own, closed, *[one.class_key(pod_info) for one in self._cluster_filters]
+        told = closed.count(None) < len(closed) and self._own_rules(pod_info.pod)
+        return closed if told else None
 
     def key_without_home(self, pod_info: PodInfo, fleet: FleetView) -> Hashable:
         """The constraints, and what tells homes apart for those that keep pods out of clusters."""
@@ -277,7 +272,10 @@ class FaultDomainSpread(CountedPlugin[_State]):
         )
         code = fleet.reasons.code
         codes = [
-            (code(Reasons.SPREAD, area.level), code(Reasons.SPREAD_LABEL, area.level))
+            (
+                code(Reasons.SPREAD, area.domains.level),
+                code(Reasons.SPREAD_LABEL, area.domains.level),
+            )
             for area in hard
         ]
         counted = _counted(hard, fleet), _counted(soft, fleet)
@@ -379,13 +377,16 @@ class FaultDomainSpread(CountedPlugin[_State]):
             )
         if not isinstance(state, _State):
             return state
-        moved = any(one.area.counts(fleet) is not one.counts for one in (*state.hard, *state.soft))
+        every = (*state.hard, *state.soft)
+        moved = False in [one.area.counts(fleet) is one.counts for one in every]
         hard = _counted([one.area for one in state.hard], fleet) if moved else state.hard
         soft = _counted([one.area for one in state.soft], fleet) if moved else state.soft
         whole = [
             one.counts
             for one in soft
-            if by_app and one.area.level == CLUSTER_LEVEL and one.area.counts_all
+            if by_app
+            and one.area.domains.level == CLUSTER_LEVEL
+            and one.area.domains.counted is None
         ]
         if not any(whole[0].tolist()) if whole else self._alone(pod_info.pod, fleet):
             return SKIP
@@ -414,14 +415,16 @@ class FaultDomainSpread(CountedPlugin[_State]):
         """Per constraint: domain of the row, pods per eligible domain, least count and the skew of
         that domain.
         """
-        return {rule.area.level: rule.explain(row, fleet) for rule in (*state.hard, *state.soft)}
+        return {
+            rule.area.domains.level: rule.explain(row, fleet) for rule in (*state.hard, *state.soft)
+        }
 
     def explain_rows(
         self, state: _State, pod_info: PodInfo, fleet: FleetView, rows: RowList
     ) -> Column:
         """The same of each row."""
         rules = (*state.hard, *state.soft)
-        return fields({rule.area.level: rule.explain_rows(rows, fleet) for rule in rules})
+        return fields({rule.area.domains.level: rule.explain_rows(rows, fleet) for rule in rules})
 
 
 def _key_without_home(plugin: Filter, pod_info: PodInfo, fleet: FleetView) -> Hashable:
@@ -445,9 +448,11 @@ def _key_of_ground(pod_info: PodInfo, rules: Sequence[SpreadConstraint]) -> tupl
     """What makes domains eligible, and what they are: the scope of domains is among what
     `clusters_key` looks at.
     """
-    taints = tolerations_key(pod_info) if any(rule.honor_taints for rule in rules) else None
-    only_in = pod_info.only_in if any(rule.hard for rule in rules) else None
-    return selection_key(pod_info.pod), clusters_key(pod_info), taints, only_in
+    pod = pod_info.pod
+    only_in = pod_info.only_in
+    taints = pod.tolerations and any(rule.honor_taints for rule in rules)
+    bounds = only_in is not None and any(rule.hard for rule in rules) and only_in
+    return selection_key(pod), clusters_key(pod_info), taints and tolerations_key(pod_info), bounds
 
 
 def _in_clusters(open_: Bools, fleet: FleetView) -> Bools:

@@ -145,9 +145,9 @@ class InterPodAffinity(CountedPlugin[_State]):
         key says which of these mean the pod. And whether its required terms may mean pods whose
         labels are not told.
         """
-        if self._brings_too_many(pod_info, fleet):
-            return True
         rules = self._book.rules_of(pod_info)
+        if rules is not None and self._brings_too_many(pod_info, fleet):
+            return True
         about = tuple([term.number for term in self._about(pod_info, rules, fleet)]) or None
         return (about, True) if _unlabelled(rules, fleet) else about
 

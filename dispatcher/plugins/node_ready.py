@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from dispatcher.scheduling.framework import Codes, Depends, Filter, FleetView, PodInfo, Rows
+from dispatcher.scheduling.rules.eligibility import tolerates
 from shared.model.node import NO_SCHEDULE, Taint
 from shared.model.reasons import Reasons
 
@@ -34,7 +35,7 @@ class NodeReady(Filter[bool]):
     def class_key(self, pod_info: PodInfo) -> bool:
         """Whether the pod tolerates nodes that are not ready."""
         tolerations = pod_info.pod.tolerations
-        return all(any(taint.tolerated_by(one) for one in tolerations) for taint in TAINTS)
+        return bool(tolerations) and all(tolerates(tolerations, taint) for taint in TAINTS)
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> bool:
         """The same."""

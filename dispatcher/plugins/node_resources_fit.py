@@ -181,7 +181,7 @@ class NodeResourcesFit(RoomFilter[_Asked], Score[_Asked]):
         """The requests that are not zero, what the pod is expected to use, and where it becomes
         larger.
         """
-        asked = frozenset(item for item in pod_info.pod.requests.items() if item[1])
+        asked = frozenset({item for item in pod_info.pod.requests.items() if item[1]})
         return asked, nonzero_request(pod_info.pod), pod_info.sizes
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> _Asked | Refuse | Skip:
@@ -199,11 +199,7 @@ class NodeResourcesFit(RoomFilter[_Asked], Score[_Asked]):
 
     def _wanted(self, pod: Pod) -> tuple[tuple[str, int], ...]:
         requests = pod.requests.items()
-        wanted = tuple(
-            (name, amount)
-            for name, amount in requests
-            if amount and name != PODS and self._counts(name)
-        )
+        wanted = [one for one in requests if one[1] and one[0] != PODS and self._counts(one[0])]
         return ((PODS, 1), *wanted)
 
     def _counts(self, resource: str) -> bool:

@@ -4,7 +4,7 @@ Source: kube-scheduler's NodeUnschedulable: a toleration of the taint
 node.kubernetes.io/unschedulable:NoSchedule.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import ClassVar
 
 import numpy as np
@@ -22,9 +22,8 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.hints import ClusterEvent
-from dispatcher.scheduling.rules.eligibility import Tolerance, tolerations_key
+from dispatcher.scheduling.rules.eligibility import Tolerance, tolerates, tolerations_key
 from shared.model.node import NO_SCHEDULE, Node, Taint
-from shared.model.pod import Toleration
 from shared.model.reasons import Reasons
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", NO_SCHEDULE)
@@ -44,12 +43,13 @@ class NodeUnschedulable(Filter[Bools]):
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """Whether the pod tolerates a cordon, and if so, where."""
-        return tolerations_key(pod_info) if _tolerates(pod_info.pod.tolerations) else None
+        tolerations = pod_info.pod.tolerations
+        return tolerations_key(pod_info) if tolerations and tolerates(tolerations, CORDON) else None
 
     def pre_filter(self, pod_info: PodInfo, fleet: FleetView) -> Bools | Refuse | Skip:
         """[clusters] whether the pod tolerates no cordon there; SKIP for one that does everywhere."""
         kinds, of = Tolerance.read(pod_info, fleet)
-        refused = np.array([not _tolerates(kind) for kind in kinds])[of]
+        refused = np.array([not tolerates(kind, CORDON) for kind in kinds])[of]
         return refused if refused.any() else SKIP
 
     def filter(self, state: Bools, fleet: FleetView, rows: Rows) -> Codes:
@@ -57,7 +57,3 @@ class NodeUnschedulable(Filter[Bools]):
         code = np.uint16(fleet.reasons.code(Reasons.UNSCHEDULABLE))
         codes: Codes = (fleet.nodes.unschedulable[rows] & state[fleet.nodes.cluster[rows]]) * code
         return codes
-
-
-def _tolerates(tolerations: Sequence[Toleration]) -> bool:
-    return any(CORDON.tolerated_by(toleration) for toleration in tolerations)

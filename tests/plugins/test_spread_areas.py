@@ -60,7 +60,7 @@ def test_levels_share_the_rows_whose_pods_count_only_where_these_are_the_same() 
     state, asking = fleet(n=nodes), pod("web-1").labels(app="web").node_selector({"disk": "ssd"})
     put(state, pod("web-0").labels(app="web"), "n", "b")
     soft = state_of(make("FaultDomainSpread", defaulting="App"), asking, state).soft
-    counting = {one.area.level: one.area.domains.counting for one in soft}
+    counting = {one.area.domains.level: one.area.domains.counting for one in soft}
     assert {level: rows.tolist() for level, rows in counting.items()} == {
         "cluster": [1, 1, 0],
         "zone": [1, 0, 0],

@@ -254,7 +254,7 @@ class AssumedPods:
                 return answer
             if answer:
                 decision.wait(plugin.name, min(answer, _LONGEST_WAIT_S))
-        if not all(self.skips(one, cycle.read) for one in asked.late):
+        if asked.late and not all(self.skips(one, cycle.read) for one in asked.late):
             decision.cycle = cycle.kept([one.name for one in asked.late])
         if decision.waits and self.on_wait is not None:
             self.on_wait(decision)

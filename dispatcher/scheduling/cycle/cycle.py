@@ -117,19 +117,17 @@ class Scheduler(AssumedPods):
         its own.
         """
         try:
-            return self._class_of(pod_info)
+            key = self.plan.class_key(pod_info)
+            return self.plan.key_without_home(key, pod_info, self.view)
         except PluginError as error:
             return ("fault", error.plugin, pod_info.home, pod_info.pod.uid)
-
-    def _class_of(self, pod_info: PodInfo, *, alone: bool = False) -> ClassKey:
-        key = self.plan.class_key(pod_info)
-        return self.plan.key_without_home(key, pod_info, self.view, alone=alone)
 
     def _batch_key_of(self, pod_info: PodInfo, *, alone: bool = False) -> ClassKey:
         """The key by which pods are decided together: classes that only Reserve plugins' books tell
         apart share it, and homes that only scores of clusters do.
         """
-        key = self._class_of(pod_info, alone=alone)
+        key = self.plan.class_key(pod_info)
+        key = self.plan.key_without_home(key, pod_info, self.view, alone=alone)
         return key if key.batch is None else key.batch
 
     def schedule(self, pod_info: PodInfo, pod_id: PodId) -> Result:
@@ -405,7 +403,7 @@ class Scheduler(AssumedPods):
     ) -> None:
         notes = [
             *fleet_explainers,
-            *((one, cycle.read(one.name)) for one in asked.pod_explainers),
+            *[(one, cycle.read(one.name)) for one in asked.pod_explainers],
         ]
         for plugin, state in notes:
             if isinstance(state, Skip):

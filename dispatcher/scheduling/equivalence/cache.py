@@ -46,8 +46,8 @@ class EquivalenceCache:
         self.static_answers = StaticAnswersCache(self.roles, fleet, limit // 4)
         self._classes: OrderedDict[ClassKey, EquivalenceClass] = OrderedDict()
         self._tables = RowTables(self.roles, fleet)
-        self._said = 0  # bytes, of all classes
         self._last_asked = LastAsked()
+        self._said = 0  # bytes of what pods of these classes say
         self.counts = ClassCounts()
 
     def __contains__(self, key: ClassKey) -> bool:
@@ -63,15 +63,15 @@ class EquivalenceCache:
             return found
         while self._classes and not self._has_room(key):
             dropped = self._classes.popitem(last=False)[1]
-            self._said -= dropped.said
             dropped.rows.leave(reuse=True)
+            self._said -= dropped.said
             self.counts.dropped += 1
         rows = ClassRows(self._fleet, self._tables, key)
         made = EquivalenceClass(self._plan, self.roles, self._fleet, self.static_answers, key, rows)
         made.last_asked = self._last_asked
         made.said = key.said
-        self._said += key.said
         self._classes[key] = made
+        self._said += made.said
         self.counts.kept = len(self._classes)
         return made
 

@@ -81,8 +81,9 @@ class PluginEvaluator:
         fleet = self.fleet
         if not self.known or (self.observed.now and self.asked_at != fleet.clock):
             return True
-        if any(count.version != version or count.dropped for count, version in self.versions):
-            return True
+        for count, version in self.versions:
+            if count.version != version or count.dropped:
+                return True
         if self.object_versions and self.objects_moved():
             return True
         depends = self.role.plugin.depends
@@ -152,7 +153,7 @@ class PluginEvaluator:
         """Whether kinds of objects that it looked at have changed since."""
         seen = self.object_versions
         versions = self.fleet.kept.versions
-        return any(versions[kind] != version for kind, version in seen.items())
+        return {kind: versions[kind] for kind in seen} != seen
 
     def codes(self, rows: Rows) -> Codes:
         """[rows] what its filter says."""

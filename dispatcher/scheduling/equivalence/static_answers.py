@@ -17,7 +17,7 @@ from dispatcher.scheduling.equivalence.partitions import Partitions
 from dispatcher.scheduling.equivalence.static_columns import ClusterColumn, StaticColumn
 from dispatcher.scheduling.fleet.columns import RowList, grown
 from dispatcher.scheduling.fleet.fleet import FleetState
-from dispatcher.scheduling.framework import Codes, Ints, PodInfo, Rows
+from dispatcher.scheduling.framework import Codes, Floats, Ints, PodInfo, Rows
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import window_of
@@ -252,11 +252,12 @@ class StaticAnswers:
         # those whose scores mean something only beside those of other rows
         self.normalizing: list[StaticColumn] = []
         self.static_filters = StaticFilters(())
+        # whether all active filters stand in these, before those of any other plugin
+        self.leads = True
         self._volatile: list[tuple[StaticColumn, int]] = []
         self._seen: tuple[object, ...] = ()
         self._at = _NEVER
-        # what passes for such pods have in common
-        self.pass_setups: dict[Hashable, object] = {}
+        self._points: Floats | None = None
 
     @property
     def current(self) -> bool:
@@ -277,17 +278,16 @@ class StaticAnswers:
                 return refused
         self.active = tuple(column for column in self._columns if not column.evaluator.skipped)
         self.normalizing = [column for column in self.active if column.role.normalizes]
-        leading = tuple(
-            one
-            for one in self.active
-            if one.role.filter_at is not None and one.role.key_at < self._leading
-        )
+        filters = [one for one in self.active if one.role.filter_at is not None]
+        leading = tuple([one for one in filters if one.role.key_at < self._leading])
+        self.leads = len(filters) == len(leading)
         if self.static_filters.columns != leading:
             self.static_filters = self._shared.filters(leading)
         self.static_filters.refresh(self._fleet)
         volatile = [one for one in self._columns if one.evaluator.rests_on_more]
         self._volatile = [(one, one.version) for one in volatile]
         self._group_scores = None
+        self._points = None
         seen = (
             self.static_filters,
             self.static_filters.version,
@@ -298,11 +298,14 @@ class StaticAnswers:
         self._at = self._fleet.changes.position
         return None
 
-    @property
-    def leads(self) -> bool:
-        """Whether all active filters stand in `static_filters`, before those of any other plugin."""
-        filters = [column for column in self.active if column.role.filter_at is not None]
-        return len(filters) == len(self.static_filters.columns)
+    def points(self) -> Floats:
+        """[n] what is not normalised, of all scores together, in units of 1 / GRID."""
+        if self._points is None:
+            some = [one for one in self.active if one.role.score_at is not None]
+            rows = slice(0, self._fleet.n)
+            told = [one.points_of(rows) for one in some if not one.role.normalizes]
+            self._points = sum(told, np.zeros(self._fleet.n))
+        return self._points
 
     @property
     def group_scores(self) -> GroupScores | None:

@@ -40,7 +40,8 @@ class DomainCount:
         """Add `amount` in a domain; -1 (unknown domain) counts nowhere."""
         if domain < 0:
             return
-        self.counts = grown(self.counts, domain + 1, 0)
+        if domain >= len(self.counts):
+            self.counts = grown(self.counts, domain + 1, 0)
         self.counts[domain] += amount
         self.version += 1
 
@@ -193,9 +194,8 @@ class MatchCounts:
 
     def _worth_it(self, pod_info: PodInfo) -> list[MatchCount]:
         """The counts that a pod may be part of, without those that are dropped now."""
-        near = list(self._index.near(pod_info.pod, pod_info.home, self._labels_of))
         kept = list[MatchCount]()
-        for count in near:
+        for count in self._index.near(pod_info.pod, pod_info.home, self._labels_of):
             if count.worth is not None:
                 count.unasked += 1
                 if count.unasked > count.worth:

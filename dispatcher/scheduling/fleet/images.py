@@ -22,7 +22,7 @@ class ImageColumns:
     for again.
     """
 
-    def __init__(self, versions: Counter[str], limit: int = 1024) -> None:
+    def __init__(self, versions: dict[str, int], limit: int = 1024) -> None:
         self._versions = versions
         self._limit = limit
         self._columns: dict[str, Ints] = {}

@@ -9,7 +9,6 @@ decisions do not follow every probe.
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -43,7 +42,7 @@ class LinkTable:
     not with ages.
     """
 
-    def __init__(self, versions: Counter[str], clusters: Sequence[ClusterInfo]) -> None:
+    def __init__(self, versions: dict[str, int], clusters: Sequence[ClusterInfo]) -> None:
         self._versions = versions
         self._clusters = clusters
         self._measured: dict[tuple[str, str], MeasuredLink] = {}

@@ -152,6 +152,8 @@ class Nominations:
         """While the pod is decided: without its own nomination, and without those that are less
         important there.
         """
+        if not self._nominees:
+            return nullcontext()
         more = self._outranked(pod_info)
         own = self._nominees.get(pod_id)
         if not more:

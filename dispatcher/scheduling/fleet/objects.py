@@ -4,7 +4,7 @@ An object may be *assumed*: as if its cluster had already changed it in one fiel
 need it so. What the cluster reports meanwhile shows through in all other fields.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -61,7 +61,7 @@ class ClusterObjects:
         self._reported: dict[
             tuple[str, str, str], Any
         ] = {}  # of what is assumed: as its cluster reports it
-        self.versions: Counter[str] = Counter()
+        self.versions = defaultdict[str, int](int)  # a Counter calls Python for what is not there
         self._watched: dict[
             str, dict[str, Callable[[Any], Any]]
         ] = {}  # kind -> name in `versions` -> what is watched

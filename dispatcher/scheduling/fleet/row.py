@@ -59,7 +59,7 @@ class RowFacts:
             fleet.nonzero[:, at].copy(),
             fleet.recent[:, at].copy(),
             fleet.settling[:, at].copy(),
-            SignalColumns.of(fleet).of_row(row),
+            SignalColumns.of_row(fleet, row),
             (fleet.sources_of(row),),
         )
 

@@ -36,10 +36,18 @@ class SignalColumns(NamedTuple):
             columns.hot,
         )
 
-    def of_row(self, row: int) -> "SignalColumns":
+    @classmethod
+    def of_row(cls, columns: NodeColumns, row: int) -> "SignalColumns":
         """Those of one row, copied."""
-        end = row + 1
-        return SignalColumns._make([cells[..., row:end].copy() for cells in self])
+        at = slice(row, row + 1)
+        return cls(
+            columns.used[:, at].copy(),
+            columns.used_at[:, at].copy(),
+            columns.used_mean[:, at].copy(),
+            columns.usual[:, at].copy(),
+            columns.used_variance[:, at].copy(),
+            columns.hot[at].copy(),
+        )
 
     def rows(self, at: slice | Sequence[int] | RowList) -> "SignalColumns":
         """Those of some rows; copied unless `at` is a slice."""

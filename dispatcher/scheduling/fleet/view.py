@@ -222,6 +222,7 @@ class _Facet:
         self._observed = observed
 
     def _count_in(self, pods: PodSet, key: str) -> Ints:
+        """[domains of key] pods of a set."""
         if pods.asks_namespaces:
             self._observed.kinds.add(Namespace.__name__)
         count = self._fleet.count_in(pods, key)
@@ -322,10 +323,7 @@ class ObservedAffinity(_Facet):
     """Satisfies `framework.PodAffinity`."""
 
     __slots__ = ()
-
-    def count_in(self, pods: PodSet, key: str) -> Ints:
-        """[domains of key] pods of a set."""
-        return self._count_in(pods, key)
+    count_in = _Facet._count_in
 
     def terms_about(self, pod_info: PodInfo) -> Sequence[StandingTerm]:
         """The affinity terms of placed pods that match a pod, by number."""

@@ -10,9 +10,10 @@ from dispatcher.scheduling.framework.plugin import Plugin
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.messages.pod_cache import POD_CACHE_BYTES, PodCache, said
 from shared.model.pod import template_of
+from shared.model.resources import CPU, MEMORY
 
 _MOST_KNOWN = 8192  # controllers
-_TEMPLATES = 16  # of each controller, or of the pods of a namespace that have none
+_TEMPLATES = 16  # of each controller and size, or of the pods of a namespace that have none
 _Looked = tuple[Any, ...]  # all that a key rests on, but for the home
 # in a key, instead of what a plugin looks at that only adds to the scores of clusters: each pod
 # brings its own
@@ -80,9 +81,9 @@ class ClassKeys:
 
     def __init__(self, looks: Sequence[Plugin]) -> None:
         self._asked = tuple(one.class_key for one in looks if not keyed_by_template(one))
-        # The last templates of each controller: by home, namespace and owner what was looked at,
-        # and its key.
-        self._known: PodCache[tuple[str, str, str], list[tuple[_Looked, ClassKey]]] = PodCache(
+        # The last templates of each controller: by home, namespace, owner and size what was looked
+        # at, and its key.
+        self._known: PodCache[tuple[Any, ...], list[tuple[_Looked, ClassKey]]] = PodCache(
             _MOST_KNOWN, 2 * POD_CACHE_BYTES
         )
 
@@ -95,7 +96,8 @@ class ClassKeys:
         looked: _Looked = (template_of(pod), pod_info.refused, pod_info.counts_as, pod_info.only_in)
         if self._asked:
             looked += tuple([ask(pod_info) for ask in self._asked])
-        whose = (pod_info.home, pod.namespace, pod.owner)
+        asks = pod.requests.get(CPU), pod.requests.get(MEMORY)
+        whose = (pod_info.home, pod.namespace, pod.owner, *asks)
         known = self._known.get(whose) or []
         for was, key in known:
             if was == looked:

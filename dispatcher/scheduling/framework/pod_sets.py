@@ -365,10 +365,10 @@ class PodSetIndex(Generic[T]):
         """What stands at a place."""
         return self._things.get(place, {})
 
-    def near(self, pod: Pod, home: str, labels_of: LabelsOf) -> Iterator[T]:
+    def near(self, pod: Pod, home: str, labels_of: LabelsOf) -> list[T]:
         """The things whose set may hold `pod` of that cluster, each once."""
-        for _, things in self.places_near(pod, home, labels_of) if self._things else ():
-            yield from things
+        places = self.places_near(pod, home, labels_of) if self._things else ()
+        return [thing for _, things in places for thing in things]
 
     def places_near(
         self, pod: Pod, home: str, labels_of: LabelsOf

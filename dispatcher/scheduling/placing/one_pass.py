@@ -33,7 +33,7 @@ from dispatcher.scheduling.framework import SKIP, Codes, Floats, Ints, PodInfo, 
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import window_of
 from dispatcher.scheduling.framework.points import PluginError
-from dispatcher.scheduling.framework.roles import PluginRole
+from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
 from dispatcher.scheduling.place_finder import PlaceFinder
 from dispatcher.scheduling.placing.low_capacity import NO_ROWS, LowCapacityIndex
 from dispatcher.scheduling.placing.rule_groups import GroupPoints, RuleGroups
@@ -150,35 +150,49 @@ class ClusterAnswers:
         return cls(moving, evaluators, closed, told)
 
 
-class PassSetup:
-    """What passes have in common whose pods share static answers and are asked about by the same
-    plugins.
+class Lineup:
+    """Who decides pods that are alike to plugins in all but what they request: `static` answers of
+    nodes, those of `clusters`, and who is asked `beside` these: `filters` and `scorers` by row, and
+    `policies` by fault domain.
 
     Who scores stands in profile order in `names`; by their places there are known: `of_columns` the
     column, `of_groups` the score_at of those whose scores are by group, `of_rows` the place in the
-    evaluators by row that score. `common_points`: of columns that give all rows the same, `common`
-    (place, raw, normalised) the scores behind it; `columns`: those that normalise and tell rows
-    apart.
+    `scorers`. `common_points`: of columns that give all rows the same, `common` (place, raw,
+    normalised) the scores behind it; `columns`: those that normalise and tell rows apart.
     """
 
     def __init__(
         self,
         profile: str,
-        static: StaticAnswers,
         fleet: FleetState,
-        by_row: Sequence[PluginRole],
-        by_group: Sequence[PluginRole],
+        static: StaticAnswers,
+        clusters: ClusterAnswers,
+        beside: Sequence[PluginEvaluator],
     ) -> None:
         self.static = static
+        self.clusters = clusters
+        self.beside = beside
         # what it was made of: a node that changed may have brought other values of a column
         self.made_of = static.version, fleet.changes.position
         self._profile = profile
+        by_row = [one for one in beside if one.role.scope is AnswerScope.ROW]
+        by_row.sort(key=lambda one: one.role.key_at)
+        self.filters = [one for one in by_row if one.role.filter_at is not None]
+        self.scorers = [one for one in by_row if one.role.score_at is not None]
+        self.policies = [one for one in beside if one.role.scope is AnswerScope.DOMAIN]
+        by_node = [*[column.evaluator for column in static.active], *clusters.evaluators]
+        nodes = sorted(by_node, key=lambda one: one.role.key_at)
+        self.active = (*nodes, *by_row, *self.policies)
+        # who explains the row at any time, and who has to at once
+        self.later = [one for one in (*nodes, *by_row) if one.role.explainer]
+        self.at_once = [one for one in self.policies if one.role.explainer]
         columns = [one for one in static.active if one.role.score_at is not None]
         self.columns = [one for one in columns if one.role.normalizes and len(one.values) > 1]
         scored: list[tuple[PluginRole, StaticColumn | PluginRole | int]] = [
             (one.role, one.role if one in self.columns else one) for one in columns
         ]
-        scored += [(role, at) for at, role in enumerate(by_row)]
+        scored += [(one.role, at) for at, one in enumerate(self.scorers)]
+        by_group = [one.role for one in (*clusters.evaluators, *self.policies)]
         scored += [(role, role) for role in by_group if role.score_at is not None]
         scored.sort(key=lambda one: one[0].score_at or 0)
         self.of_columns = list[tuple[int, StaticColumn]]()
@@ -202,18 +216,8 @@ class PassSetup:
                 normal = one.evaluator.normalize(raw.copy())
                 self.common.append((place, raw.item(0), normal.item(0)))
                 self.common_points += weighted(normal, one.role.weight).item(0)
-        self._points = [one for one in columns if not one.role.normalizes]
-        self._points_of_all: Floats | None = None
         self._context: DecisionContext | None = None
         self._clusters = 0
-
-    def points_of(self, fleet: FleetState) -> Floats:
-        """[n] what rests on nodes alone and is not normalised, in units of 1 / GRID."""
-        if self._points_of_all is None:
-            rows = slice(0, fleet.n)
-            every = [one.points_of(rows) for one in self._points]
-            self._points_of_all = sum(every, np.zeros(fleet.n))
-        return self._points_of_all
 
     def context(
         self,
@@ -259,33 +263,6 @@ class PassSetup:
         )
 
 
-class Lineup:
-    """Who decides pods that are alike to plugins in all but what they request: `setup`, and
-    `evaluators` by row, `clusters`, what rests on clusters alone, and `policies` by fault domain.
-    """
-
-    def __init__(
-        self,
-        setup: PassSetup,
-        evaluators: Sequence[PluginEvaluator],
-        clusters: ClusterAnswers,
-        policies: Sequence[PluginEvaluator],
-        beside: Sequence[PluginEvaluator],
-    ) -> None:
-        self.setup = setup
-        self.beside = beside  # evaluators and policies, as they were found
-        self.filters = [one for one in evaluators if one.role.filter_at is not None]
-        self.scorers = [one for one in evaluators if one.role.score_at is not None]
-        self.clusters = clusters
-        self.policies = policies
-        columns = [column.evaluator for column in setup.static.active]
-        nodes = sorted([*columns, *clusters.evaluators], key=lambda one: one.role.key_at)
-        self.active = (*nodes, *evaluators, *policies)
-        # who explains the row at any time, and who has to at once
-        self.later = [one for one in (*nodes, *evaluators) if one.role.explainer]
-        self.at_once = [one for one in policies if one.role.explainer]
-
-
 @dataclass(slots=True)
 class _Row:
     """A row with its total, and `raw`, what each evaluator by row scored it."""
@@ -310,7 +287,6 @@ class OnePass(PlaceFinder):
     ) -> None:
         self._fleet = fleet
         self._lineup = lineup
-        self._setup = lineup.setup
         self._room = room
         self._clusters = lineup.clusters
         self._groups = groups
@@ -333,9 +309,9 @@ class OnePass(PlaceFinder):
             if points is None or numbers is None:
                 return None
             found = self._two_best(first, numbers, points)
-            if found is None:
+            if not found:
                 return None
-            return self._decision(pod_id, pod_info, first, numbers, points, *found)
+            return self._decision(pod_id, pod_info, first, numbers, points, found)
         except PluginError:
             return None
 
@@ -345,7 +321,7 @@ class OnePass(PlaceFinder):
     def _refusals(self) -> Codes:
         """[n] why each row is refused, closed clusters apart."""
         n = self._fleet.n
-        static = first = self._setup.static.static_filters.refusal_codes[:n]
+        static = first = self._lineup.static.static_filters.refusal_codes[:n]
         for one in self._lineup.filters:
             rows = self._may_refuse(one)
             if not len(rows):
@@ -385,16 +361,14 @@ class OnePass(PlaceFinder):
     # --- 3. who wins
     # ----------------------------------------------------------------------------------------------
 
-    def _two_best(
-        self, first: Codes, numbers: Ints, points: GroupPoints
-    ) -> tuple[_Row, _Row | None] | None:
-        setup = self._setup
+    def _two_best(self, first: Codes, numbers: Ints, points: GroupPoints) -> list[_Row]:
+        lineup = self._lineup
         groups = self._groups
         fleet = self._fleet
-        few = setup.static.static_filters.few_open
+        few = lineup.static.static_filters.few_open
         where: Rows = slice(0, fleet.n) if few is None else window_of(few)
-        before = setup.points_of(fleet)[where]
-        scorers = self._lineup.scorers
+        before = lineup.static.points()[where]
+        scorers = lineup.scorers
         raws = [one.scores(where) for one in scorers]
         if not is_plain(raws[0]):
             raws[0] = np.ascontiguousarray(raws[0], dtype=np.float64)
@@ -417,41 +391,39 @@ class OnePass(PlaceFinder):
         if nonsense:
             for one, raw in zip(scorers, raws, strict=True):
                 finite(one.role.plugin, raw[first[where] == 0])
-        if best < 0:
-            return None
-
-        def told(at: int, points: float) -> _Row:
-            row = at + where.start if isinstance(where, slice) else where.item(at)
-            return _Row(row, points + setup.common_points, [raw.item(at) for raw in raws])
-
-        return told(best, total), told(second, second_total) if second >= 0 else None
+        rows = range(fleet.n)[where] if isinstance(where, slice) else where
+        return [
+            _Row(int(rows[at]), points + lineup.common_points, [raw.item(at) for raw in raws])
+            for at, points in ((best, total), (second, second_total))
+            if at >= 0
+        ]
 
     # --- why
     # ----------------------------------------------------------------------------------------------
 
-    def _decision(  # noqa: PLR0913 - what it is made of
+    def _decision(
         self,
         pod_id: PodId,
         pod_info: PodInfo,
         first: Codes,
         numbers: Ints,
         points: GroupPoints,
-        best: _Row,
-        rival: _Row | None,
+        found: Sequence[_Row],
     ) -> Decision:
         fleet = self._fleet
         self._found_place()
-        raw, normal = self._scores(best, numbers, points)
+        scores = [self._scores(one, numbers, points) for one in found]
+        best = found[0]
+        rival = found[1] if len(found) > 1 else None
         why = RowExplanation(
             self._context(first, points),
             fleet.now,
             fleet,
             _explainers(self._lineup.later),
             Scores(
-                *self._setup.names,
-                raw,
-                normal,
-                None if rival is None else self._scores(rival, numbers, points)[1],
+                *self._lineup.names,
+                *scores[0],
+                None if rival is None else scores[1][1],
             ),
             RowFacts.of(fleet, best.row),
             None if rival is None else (*fleet.name_of(rival.row), rival.total),
@@ -466,32 +438,32 @@ class OnePass(PlaceFinder):
             refused = merged(count_codes(first[rows], fleet, rows), refused)
         clusters = self._clusters
         if not clusters.closes:
-            return self._setup.context(fleet, refused)
+            return self._lineup.context(fleet, refused)
         nodes = list(fleet.node_counts().values())
         closed = clusters.closed
         shut = {
             (int(closed[at]), at): nodes[at] for at in np.flatnonzero(closed).tolist() if nodes[at]
         }
-        return self._setup.context(fleet, refused, shut)
+        return self._lineup.context(fleet, refused, shut)
 
     def _scores(
         self, one: _Row, numbers: Ints, points: GroupPoints
     ) -> tuple[list[float], list[float]]:
-        """Raw and normalised, in the order of `PassSetup.names`."""
+        """Raw and normalised, in the order of `Lineup.names`."""
         group = self._groups.group.item(one.row)
         if len(numbers):
             group += numbers.item(one.row) * self._groups.size
-        setup = self._setup
-        raw = [0.0] * len(setup.names[0])
-        for place, at in setup.of_rows:
+        lineup = self._lineup
+        raw = [0.0] * len(lineup.names[0])
+        for place, at in lineup.of_rows:
             raw[place] = one.raw[at]
-        for place, column in setup.of_columns:
+        for place, column in lineup.of_columns:
             raw[place] = column.raw_at(one.row)
         normal = raw.copy()
-        for place, score_at in setup.of_groups:
+        for place, score_at in lineup.of_groups:
             raw[place] = points.raw[score_at].item(group)
             normal[place] = points.normal[score_at].item(group)
-        for place, score, scaled in setup.common:
+        for place, score, scaled in lineup.common:
             raw[place], normal[place] = score, scaled
         return raw, normal
 

@@ -21,7 +21,6 @@ from dispatcher.scheduling.placing.one_pass import (
     ClusterAnswers,
     Lineup,
     OnePass,
-    PassSetup,
     is_compiled,
 )
 from dispatcher.scheduling.placing.rule_groups import (
@@ -41,6 +40,7 @@ _GROUP_BYTES = 2**27
 # classes of which it is counted how often they are met; so often is worth keeping
 _MOST_MET = 4096
 _WORTH_KEEPING = 4
+_BY_HOST = -1  # met how often, of one whose pods are spread over hosts
 
 
 _Name = tuple[Hashable, ...]  # keys of some plugins
@@ -75,7 +75,6 @@ class OnePasses:
         self._profile = plan.profile
         self._fleet = fleet
         self._met: PodCache[ClassKey, int] = PodCache(_MOST_MET)
-        self._by_host: PodCache[ClassKey, bool] = PodCache(_MOST_MET)
         others = [role for role in classes.roles if role.scope is not AnswerScope.NODE_OBJECT]
         self._requesting = [PluginEvaluator(role, fleet) for role in others if _by_requests(role)]
         self._others = [role for role in others if not _by_requests(role)]
@@ -87,36 +86,26 @@ class OnePasses:
         self._some_active: PodCache[_Name, _Asked] = PodCache(_MOST_KEPT)
         self._groups: OrderedDict[Hashable, RuleGroups] = OrderedDict()
         self._groups_at = -1
-        self._lineups: PodCache[tuple[int, int], Lineup] = PodCache(_MOST_GROUPS)
+        self._lineups: PodCache[tuple[int, ...], Lineup] = PodCache(_MOST_GROUPS)
         self._room = LowCapacityIndex(fleet)
 
     def pass_for(self, key: ClassKey, pod_info: PodInfo) -> OnePass | None:
         """The pass for a pod of the class of a key; None if its class has to decide, or to say
         which plugin fails.
         """
-        if key not in self._by_host and (key in self._classes or self._is_worth_keeping(key)):
+        met = self._met.pop(key) or 0
+        if met != _BY_HOST and (met + 1 >= _WORTH_KEEPING or key in self._classes):
             return None
-        self._by_host.pop(key)
         try:
-            return self._made(key, pod_info)
+            return self._made(key, pod_info, met)
         except PluginError:
             return None
 
-    def _found_place(self, key: ClassKey, *, by_host: bool) -> None:
-        """What a class would keep is stale with each of its pods that is spread over hosts."""
+    def _found_place(self, key: ClassKey, met: int) -> None:
         self._classes.counts.passes += 1
-        if by_host:
-            self._by_host.put(key, True, key.said)
-
-    def _is_worth_keeping(self, key: ClassKey) -> bool:
-        met = (self._met.get(key) or 0) + 1
-        if met >= _WORTH_KEEPING:
-            self._met.pop(key)
-            return True
         self._met.put(key, met, key.said)
-        return False
 
-    def _made(self, key: ClassKey, pod_info: PodInfo) -> OnePass | None:
+    def _made(self, key: ClassKey, pod_info: PodInfo, met: int) -> OnePass | None:
         static = self._classes.static_answers.part(key, by_node=True)
         if (
             not self._fleet.n
@@ -131,17 +120,18 @@ class OnePasses:
             return None
         if clusters.closes and not self._clusters_first(static):
             return None
-        if any(one.role.scope is AnswerScope.FLEET for one in others):
+        if AnswerScope.FLEET in [one.role.scope for one in others]:
             return None
         requesting = self._of_requests(key, pod_info)
         if requesting is None:
             return None
         lineup = self._lineup(static, clusters, [*others, *requesting], key.said)
-        groups = self._groups_of(lineup.policies, lineup.setup, pod_info)
+        groups = self._groups_of(lineup, pod_info)
         if groups is None or not lineup.scorers:
             return None
         self._room.refresh()
-        found_place = partial(self._found_place, key, by_host=bool(groups.on_hosts))
+        # what its class would keep is stale with each pod that is spread over hosts
+        found_place = partial(self._found_place, key, _BY_HOST if groups.on_hosts else met + 1)
         return OnePass(self._fleet, lineup, self._room, groups, found_place)
 
     def _lineup(
@@ -155,20 +145,11 @@ class OnePasses:
         `size`: bytes of what one of them says.
         """
         now = static.version, self._fleet.changes.position
-        name = id(static), id(clusters)
+        name = (id(static), id(clusters), *map(id, beside))
         known = self._lineups.get(name, size)
-        if known is not None:
-            setup = known.setup
-            same = setup.static is static and known.clusters is clusters
-            if same and setup.made_of == now and known.beside == beside:
-                return known
-        evaluators = [one for one in beside if one.role.scope is AnswerScope.ROW]
-        evaluators.sort(key=lambda one: one.role.key_at)
-        policies = [one for one in beside if one.role.scope is AnswerScope.DOMAIN]
-        by_row = [one.role for one in evaluators if one.role.score_at is not None]
-        by_group = [one.role for one in (*clusters.evaluators, *policies)]
-        setup = self._setup(static, by_row, by_group)
-        made = Lineup(setup, evaluators, clusters, policies, beside)
+        if known is not None and known.made_of == now:  # it holds what the name is of
+            return known
+        made = Lineup(self._profile, self._fleet, static, clusters, beside)
         self._lineups.most = self._at_most(_MOST_GROUPS)
         self._lineups.put(name, made, size)
         return made
@@ -194,7 +175,11 @@ class OnePasses:
         name = self._clusters_name(key)
         position = self._fleet.changes.position
         found = self._clusters.get(name, key.said)
-        if found is None or found[0] != position or _is_stale(found[1].moving):
+        if (
+            found is None
+            or found[0] != position
+            or any(one.is_stale(changed=False, touched=False) for one in found[1].moving)
+        ):
             evaluators = self._evaluators(self._by_cluster, key)
             for one in evaluators:
                 if one.pre_filter(pod_info) is not None:
@@ -248,41 +233,22 @@ class OnePasses:
                 active.append(one)
         return active
 
-    def _setup(
-        self,
-        static: StaticAnswers,
-        by_row: Sequence[PluginRole],
-        by_group: Sequence[PluginRole],
-    ) -> PassSetup:
-        name = tuple(by_row), tuple(by_group)
-        known = static.pass_setups.get(name)
-        now = static.version, self._fleet.changes.position
-        if isinstance(known, PassSetup) and known.made_of == now:
-            return known
-        made = PassSetup(self._profile, static, self._fleet, by_row, by_group)
-        static.pass_setups[name] = made
-        return made
-
-    def _groups_of(
-        self, policies: Sequence[PluginEvaluator], setup: PassSetup, pod_info: PodInfo
-    ) -> RuleGroups | None:
+    def _groups_of(self, lineup: Lineup, pod_info: PodInfo) -> RuleGroups | None:
         """Kept by the rules' ids while these live in what is kept, until a node changes."""
         if self._groups_at != self._fleet.changes.position:
             self._groups.clear()
             self._groups_at = self._fleet.changes.position
         rules = list[CountRules]()
-        for one in policies:
+        for one in lineup.policies:
             told = one.count_rules(pod_info)
             if told is None:
                 return None
             rules.append(told)
-        name = name_of(policies, rules, setup.columns)
-        if name in self._groups:
-            self._groups.move_to_end(name)
-            self._fit_groups()
-            return self._groups[name]
-        partitions = self._classes.static_answers.partitions
-        found = rule_groups(self._fleet, partitions, policies, rules, setup.columns)
+        name = name_of(lineup.policies, rules, lineup.columns)
+        found = self._groups.pop(name, None)
+        if found is None:
+            partitions = self._classes.static_answers.partitions
+            found = rule_groups(self._fleet, partitions, lineup.policies, rules, lineup.columns)
         if found is not None:
             self._groups[name] = found
             self._fit_groups()
@@ -294,10 +260,6 @@ class OnePasses:
         used = sum([one.nbytes for one in self._groups.values()])
         while len(self._groups) > 1 and (len(self._groups) > most or used > _GROUP_BYTES):
             used -= self._groups.popitem(last=False)[1].nbytes
-
-
-def _is_stale(evaluators: Sequence[PluginEvaluator]) -> bool:
-    return any(one.is_stale(changed=False, touched=False) for one in evaluators)
 
 
 def _by_requests(role: PluginRole) -> bool:

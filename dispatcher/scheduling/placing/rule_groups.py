@@ -170,10 +170,10 @@ class GroupPoints:
     the pod; `raw` and `normal` scores by score_at. `members`: rows that nobody else refuses.
     """
 
-    def __init__(self, members: Ints, refused: Codes) -> None:
+    def __init__(self, members: Ints, refused: Codes | None) -> None:
         self.members = members
         self.refused = refused
-        self.taking: Ints = np.where(refused == 0, members, 0) if refused.any() else members
+        self.taking: Ints = members if refused is None else np.where(refused == 0, members, 0)
         self.points: Floats = np.zeros(len(members))
         self.raw: dict[int | None, Floats] = {}
         self.normal: dict[int | None, Floats] = {}
@@ -182,8 +182,7 @@ class GroupPoints:
         """Add the scores of a policy, normalised over the groups that take the pod if it does so."""
         role = one.role
         normal = raw
-        takes = self.taking > 0
-        if role.normalizes and takes.any():
+        if role.normalizes and (takes := self.taking > 0).any():
             normal = raw.copy()
             normal[takes] = one.normalize(raw[takes])
         self.raw[role.score_at], self.normal[role.score_at] = raw, normal
@@ -192,10 +191,9 @@ class GroupPoints:
     def refused_rows(self, clusters: Ints) -> Mapping[tuple[int, int], int]:
         """(reason code, cluster index) -> rows that policies refuse; `clusters` [groups]."""
         found = dict[tuple[int, int], int]()
-        if self.taking is self.members:
-            return found
-        for group in np.flatnonzero(self.refused).tolist():
-            why = self.refused.item(group), clusters.item(group)
+        refused = _NO_CODES if self.refused is None else self.refused
+        for group in refused.nonzero()[0].tolist():
+            why = refused.item(group), clusters.item(group)
             found[why] = found.get(why, 0) + self.members.item(group)
         return found
 
@@ -254,21 +252,22 @@ class _Refusals:
         )
         self._counted = counted
 
-    def refused(self, members: Ints) -> Codes:
-        """[groups] by the counts of now."""
-        found: Codes = np.zeros(len(members), dtype=np.uint16)
-        if self._rules:
-            _refuse.fast(
-                self._required,
-                _ints([of.is_exempt for _, of in self._rules]),
-                _ints([one.limit if isinstance(one, MaxCount) else 0 for one, _ in self._rules]),
-                self._code,
-                self._elsewhere,
-                self._counted.codes,
-                self._counted.counts(),
-                members,
-                found,
-            )
+    def refused(self, members: Ints) -> Codes | None:
+        """[groups] by the counts of now; None without rules."""
+        if not self._rules:
+            return None
+        found: Codes = np.empty(len(members), dtype=np.uint16)
+        _refuse.fast(
+            self._required,
+            _ints([of.is_exempt for _, of in self._rules]),
+            _ints([one.limit if isinstance(one, MaxCount) else 0 for one, _ in self._rules]),
+            self._code,
+            self._elsewhere,
+            self._counted.codes,
+            self._counted.counts(),
+            members,
+            found,
+        )
         return found
 
 
@@ -355,8 +354,8 @@ class RuleGroups:
             return _NO_NUMBERS
         # as an unsigned number, one below 0 is a huge one
         most = [int(one.view(np.uint64).max(initial=0)) for one in self.on_hosts]
-        if any(one >= width for one, width in zip(most, self._widths, strict=True)):
-            widths = [max(one + 1, width) for one, width in zip(most, self._widths, strict=True)]
+        widths = [max(one + 1, width) for one, width in zip(most, self._widths, strict=True)]
+        if widths != self._widths:
             groups = self.size
             for width in widths:
                 groups *= width
@@ -411,11 +410,13 @@ class RuleGroups:
         for policy in self._scores:
             if not policy.add_to(found, hosts):
                 return None
-        found.points[found.taking == 0] = -np.inf
+        if not self._scores:  # whose loop does so
+            found.points[found.taking == 0] = -np.inf
         return found
 
 
 _NO_NUMBERS: Ints = np.zeros(0, dtype=np.int64)
+_NO_CODES: Codes = np.zeros(0, dtype=np.uint16)
 
 
 def _ints(values: Sequence[int]) -> Ints:

@@ -9,8 +9,9 @@ plugin that a formula becomes.
 makes of the utilisation of its signals is its `score`.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -53,13 +54,9 @@ from shared.model.signals import CPU_SIGNAL, MEMORY_SIGNAL, NAME_PATTERN, is_sig
 Amounts = tuple[int, int]  # milli-CPU, bytes
 Signals = tuple[str, ...]
 _RESOURCES = (CPU, MEMORY)  # rows of fleet.nodes.nonzero, settling and recent
+# the two of these by whose larger share a signal goes; cpu and memory by their own
 _OF = {CPU_SIGNAL: (0, 0), MEMORY_SIGNAL: (1, 1)}
 _EITHER = (0, 1)
-
-
-def resources_of(signal: str) -> tuple[int, int]:
-    """The two rows by whose larger share a signal goes; for cpu and memory twice their own."""
-    return _OF.get(signal, _EITHER)
 
 
 class SignalLoad(NamedTuple):
@@ -103,20 +100,12 @@ def booked(amounts: Amounts, fleet: FleetView, rows: Rows, placed: str = "settli
     return rank, found
 
 
-def columns_of(signal: str, booked: Booked, fleet: FleetView, rows: Rows) -> SignalLoad:
-    """What formulas take of a signal beside what is `booked`."""
+def columns_of(signal: str, booked: Booked, fleet: FleetView, rows: Rows) -> Iterator[Any]:
+    """What formulas take of a signal beside what is `booked`: the fields of a SignalLoad."""
     rank, shares = booked
-    one, other = resources_of(signal)
-    used, mean, sampled_at, usual = fleet.signals.told(signal)
-    return SignalLoad(
-        used[rows],
-        mean[rows],
-        sampled_at[rows],
-        usual[rows],
-        rank,
-        *shares[one],
-        *shares[other],
-    )
+    one, other = _OF.get(signal, _EITHER)
+    told = [column[rows] for column in fleet.signals.told(signal)]
+    return chain(told, (rank,), shares[one], shares[other])
 
 
 class Load(NamedTuple):
@@ -222,7 +211,7 @@ class LoadScore(Score[Amounts]):
         if stale_s <= fresh_s:
             raise ValueError(f"stale_s ({stale_s:g}) must be greater than fresh_s ({fresh_s:g})")
         self.signals = self._named()
-        resources = {row for name in self.signals for row in resources_of(name)}
+        resources = {row for name in self.signals for row in _OF.get(name, _EITHER)}
         # which of the amounts tells classes apart
         self._only = resources.pop() if len(resources) == 1 else None
 
@@ -250,7 +239,10 @@ class LoadScore(Score[Amounts]):
 
     def _loads(self, state: Amounts, fleet: FleetView, rows: Rows) -> list[Load]:
         common = booked(state, fleet, rows, self.formula.placed)
-        return [Load(one, columns_of(one, common, fleet, rows), fleet.now) for one in self.signals]
+        return [
+            Load(one, SignalLoad(*columns_of(one, common, fleet, rows)), fleet.now)
+            for one in self.signals
+        ]
 
     def _judge(self, load: Load) -> Judged:
         args = self.args

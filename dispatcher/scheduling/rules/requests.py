@@ -1,7 +1,5 @@
 """What a pod asks of a node's resources, and what it is expected to use."""
 
-from collections.abc import Iterator
-
 from dispatcher.scheduling.framework import PodInfo
 from shared.model.pod import Pod
 from shared.model.resources import CPU, MEMORY, PODS
@@ -28,9 +26,6 @@ def expected_request(pod_info: PodInfo) -> tuple[int, int]:
     return pod_info.counts_as or nonzero_request(pod_info.pod)
 
 
-def requested(pod: Pod) -> Iterator[tuple[str, int]]:
+def requested(pod: Pod) -> list[tuple[str, int]]:
     """(resource, amount) the pod takes on its node, the implicit one pod included."""
-    for resource, amount in pod.requests.items():
-        if resource != PODS:
-            yield resource, amount
-    yield PODS, 1
+    return [*[one for one in pod.requests.items() if one[0] != PODS], (PODS, 1)]

@@ -52,40 +52,21 @@ class ConstraintDomains:
     own: int
     pods: PodSet
 
-    @property
-    def level(self) -> str:
-        """Of the domains."""
-        return self.domains.level
-
-    @property
-    def domain(self) -> SmallInts:
-        """[n] domain of each row."""
-        return self.domains.domain
-
-    @property
-    def present(self) -> Bools:
-        """[domains] which ones are eligible."""
-        return self.domains.present
-
     @cached_property
     def has_min_domains(self) -> bool:
         """Whether there are `min_domains` eligible domains."""
         return self.domains.size >= max(self.constraint.min_domains, 1)
 
-    @property
-    def counts_all(self) -> bool:
-        """Whether pods on all nodes count that have a domain."""
-        return self.domains.counted is None
-
     def counts(self, fleet: FleetView) -> Ints:
         """[domains] matching pods."""
-        where = self.domains.where
-        if where is None:
-            return fleet.affinity.count_in(self.pods, self.level)
-        by_row = fleet.affinity.count_in(self.pods, HOST_LEVEL)[where]
-        if self.level == HOST_LEVEL:
-            return self.domains.by_host(self.pods.name, by_row)
-        found = np.bincount(self.domain[where], weights=by_row, minlength=len(self.present))
+        domains = self.domains
+        if domains.counted is None:
+            return fleet.affinity.count_in(self.pods, domains.level)
+        by_row = fleet.affinity.count_in(self.pods, HOST_LEVEL)[domains.where]
+        if domains.level == HOST_LEVEL:
+            return domains.by_host(self.pods.name, by_row)
+        codes = domains.domain[domains.where]
+        found = np.bincount(codes, weights=by_row, minlength=len(domains.present))
         counts: Ints = found.astype(np.int64)
         return counts
 
@@ -107,17 +88,17 @@ class ConstraintCounts:
         """The least count over the eligible domains, 0 while there are fewer than `min_domains`."""
         if not self.area.has_min_domains:
             return 0
-        return least_count(self.counts, self.area.present, *self.area.domains.span)
+        return least_count(self.counts, self.area.domains.present, *self.area.domains.span)
 
     @property
     def domain_count(self) -> RuleCount:
         """The counts, and what one more pod of the class adds."""
         area = self.area
         return RuleCount(
-            area.domain,
+            area.domains.domain,
             self.counts,
             area.own,
-            by_host=area.level == HOST_LEVEL,
+            by_host=area.domains.level == HOST_LEVEL,
             counted=area.domains.counting,
         )
 
@@ -130,7 +111,7 @@ class ConstraintCounts:
             most,
             code,
             elsewhere,
-            present=area.present if area.has_min_domains else None,
+            present=area.domains.present if area.has_min_domains else None,
         )
 
     @property
@@ -146,7 +127,7 @@ class ConstraintCounts:
         """
         area = self.area
         key = self.area.constraint.key
-        if not (self.counts[area.present] > self.most).any():
+        if not (self.counts[area.domains.present] > self.most).any():
             return ""
         if not area.has_min_domains:
             wanted = area.constraint.min_domains
@@ -154,12 +135,14 @@ class ConstraintCounts:
                 f"spread over {key}: {area.domains.size} domains count, and minDomains asks for "
                 f"{wanted}"
             )
-        emptiest = np.flatnonzero(area.present & (self.counts == self.least))
+        emptiest = np.flatnonzero(area.domains.present & (self.counts == self.least))
         first = int(emptiest[0])
         name = area.domains.names_of([first], fleet)[first]
-        in_it = np.unique(fleet.nodes.cluster[fleet.nodes.live & (area.domain == first)]).tolist()
+        in_it = np.unique(
+            fleet.nodes.cluster[fleet.nodes.live & (area.domains.domain == first)]
+        ).tolist()
         names = ", ".join(sorted(fleet.clusters[one].name for one in in_it[:_MOST_NAMED]))
-        where = "" if area.level in (HOST_LEVEL, CLUSTER_LEVEL) else f" (cluster {names})"
+        where = "" if area.domains.level in (HOST_LEVEL, CLUSTER_LEVEL) else f" (cluster {names})"
         more = f" and {len(emptiest) - 1} more like it" if len(emptiest) > 1 else ""
         return (
             f"spread over {key}: domain {name!r}{where}{more} has {self.least} of the pods that "
@@ -171,7 +154,7 @@ class ConstraintCounts:
         """For people: the domain of a row and the skew there, the least count, and the counts of
         (the first) eligible domains.
         """
-        code: int = self.area.domain.item(row)
+        code: int = self.area.domains.domain.item(row)
         least = self.least
         domain = skew = None
         if code >= 0:
@@ -181,7 +164,7 @@ class ConstraintCounts:
 
     def explain_rows(self, rows: RowList, fleet: FleetView) -> Column:
         """The same of each of `rows`."""
-        chosen = self.area.domain[rows]
+        chosen = self.area.domains.domain[rows]
         known = chosen >= 0
         own = np.zeros(len(chosen), dtype=np.int64)
         own[known] = self.counts[chosen[known]]

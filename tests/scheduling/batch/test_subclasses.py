@@ -52,7 +52,7 @@ class Closed(FaultDomainSpread):
         rule = state.soft[0]
         answers = np.zeros(len(rule.counts) + 1, dtype=np.uint16)
         answers[0] = fleet.reasons.code(Reasons.POLICY, self.name)
-        return [*super().filter_parts(state, fleet), Part(rule.area.domain, answers)]
+        return [*super().filter_parts(state, fleet), Part(rule.area.domains.domain, answers)]
 
 
 class PaidQuota(TenantQuota):

@@ -42,8 +42,8 @@ def spread(state: FleetState) -> Any:
 def least(state: FleetState) -> Any:
     """How few pods a host has."""
     seen = view_of(state)
-    hosts = area_of(SpreadConstraint("host"), pod().build(), seen, with_domains(seen, ()))
-    present, span = hosts.present, hosts.domains.span
+    hosts = area_of(SpreadConstraint("host"), pod().build(), seen, with_domains(seen, ())).domains
+    present, span = hosts.present, hosts.span
     told = ([9, 7, *[5] * 9, 3], [9, 1, *[5] * 8, 0, 3])
     return [least_count(np.asarray(counts), present, *span) for counts in told]
 
