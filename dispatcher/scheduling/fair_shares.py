@@ -2,8 +2,8 @@
 ledger.
 
 Shares are what `TenantNode.share` says: zero up to what a tenant was given, then by what it has
-borrowed of what it could. Pods of a tenant that has others below it take turns with those of all
-below together, as pods of nobody do with all tenants'.
+borrowed of what it could. Pods of a tenant that has others below it, and those of all below
+together, are as two tenants below it (`share_of_own`, `share_below`).
 """
 
 from collections.abc import Collection, Hashable
@@ -16,6 +16,8 @@ from dispatcher.scheduling.tenants.tree import TenantNode
 from shared.model.tenant import WEIGHT_ONE
 
 _AHEAD = WHOLE // 200
+_OWN = "pods of"
+_BELOW = "below"
 _LOOKED_AHEAD = 0.1  # half-lives
 _LEAST_S = 1.0
 
@@ -38,13 +40,18 @@ class LedgerShares:
         for node in nodes:
             path.append(node.name)
             if node.tenant.namespaces and node.children:
-                path.append(("pods of", node.name) if node is nodes[-1] else ("below", node.name))
+                path.append((_OWN if node is nodes[-1] else _BELOW, node.name))
         return tuple(path)
 
     def share_of(self, node: Hashable) -> FairShare:
-        """The weighted dominant share of a tenant; none of what stands beside them in a path."""
-        found = self._ledger.tree.nodes.get(node) if isinstance(node, str) else None
-        return NO_SHARE if found is None else found.share()
+        """The weighted dominant share of a tenant, or of a part of what is below it."""
+        part, name = node if isinstance(node, tuple) else ("", node)
+        found = self._ledger.tree.nodes.get(name)
+        if found is None:
+            return NO_SHARE
+        if part:
+            return found.share_of_own() if part == _OWN else found.share_below()
+        return found.share()
 
     def weight_of(self, node: Hashable) -> int:
         """In thousandths."""
@@ -153,7 +160,7 @@ def _borrowed(node: TenantNode) -> list[int]:
     """How much of what it could borrow it has borrowed, in billionths, whatever its weight; then
     the same of those that it is part of.
     """
-    found = []
+    found = [node.share_of_own().billionths] if node.children else []
     above: TenantNode | None = node
     while above is not None:
         weight = above.tenant.weight or WEIGHT_ONE

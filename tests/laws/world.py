@@ -17,8 +17,8 @@ from dispatcher.scheduling.events import Effect, SendIntents
 from shared import messages as m
 from shared.model.names import CLAIM, proxy_node_name
 from shared.model.node import Node
-from shared.model.pod import RUNNING, Claim, Pod
-from shared.security.signatures import SignedClaim, read_claim, sign_claim
+from shared.model.pod import RUNNING, Pod, SourceRef
+from shared.security.signatures import Preemptor, SignedClaim, public_key, read_claim, sign_claim, sign_preemptor
 
 replace = msgspec.structs.replace
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -76,6 +76,7 @@ class ModelCluster:
             nodes=tuple(self.nodes.values()) if full else (),
             pods=tuple(self.cache[uid] for uid in touched if uid in self.cache),
             pods_gone=() if full else tuple(uid for uid in touched if uid not in self.cache),
+            keys=(public_key(_KEY),),
         )
 
     @property
@@ -106,12 +107,12 @@ class ModelCluster:
 
     # What users and controllers do
 
-    def submit(self, name: str, cpu: int, priority: int = 0, **more: Any) -> Pod:
+    def submit(self, name: str, cpu: int, priority: int = 0, *, namespace: str = "default", **more: Any) -> Pod:
         """A user's pod, annotated for us."""
         self._serial += 1
         uid = f"{self.name}-{self._serial}"
         fields = {"requests": {"cpu": cpu}, "priority": priority, "scheduler_name": "global-dispatcher", **more}
-        pod = Pod(uid, "default", name, **fields)
+        pod = Pod(uid, namespace, name, **fields)
         self._put(pod)
         return pod
 
@@ -144,6 +145,8 @@ class ModelCluster:
         verdict, message, manifest = _EXECUTE[type(intent)](self, intent)
         scope = m.OF_NODE if verdict == m.REFUSED else ""  # it refuses for want of room alone
         done = m.Outcome(intent.id, intent.pod.uid, intent.epoch, verdict, message, manifest, scope=scope)
+        if isinstance(intent, m.ConfirmNoSource) and intent.preempts and verdict == m.DONE:
+            return replace(done, record=self._signed(intent))
         if isinstance(intent, m.CreateDelegate) and verdict == m.DONE:
             return replace(done, delegate_uid=f"delegate-of-{intent.source.uid}")
         return self._with_end(intent, done) if isinstance(intent, m.ConfirmNoDelegate) else done
@@ -180,14 +183,20 @@ class ModelCluster:
             return m.STALE, "gone or bound", b""
         if pod.claim is not None and (pod.claim.cluster, pod.claim.node) != (intent.cluster, intent.node):
             return m.STALE, "claimed already", b""
-        self._put(replace(pod, claim=Claim(intent.cluster, intent.node, intent.epoch), has_finalizer=True))
+        source = SourceRef(self.name, self.uid, pod.namespace, pod.name, pod.uid, intent.epoch)
+        self._put_claim(pod, SignedClaim(source, intent.cluster, "", intent.node, b""))
         return m.CLAIMED, "", msgspec.json.encode(pod.requests)
+
+    def _put_claim(self, pod: Pod, claim: SignedClaim) -> None:
+        marks = {**pod.annotations, CLAIM: sign_claim(_KEY, claim)}
+        self._put(replace(pod, claim=claim.claim, has_finalizer=True, annotations=marks))
 
     def _unclaim(self, intent: m.Unclaim) -> tuple[str, str, bytes]:
         pod = self.pods.get(intent.pod.uid)
         if pod is None or pod.node:
             return m.STALE, "", b""
-        self._put(replace(pod, claim=None, has_finalizer=False))
+        marks = {key: value for key, value in pod.annotations.items() if key != CLAIM}
+        self._put(replace(pod, claim=None, has_finalizer=False, annotations=marks))
         if pod.terminating:
             self._remove(self.pods[pod.uid])
         return m.DONE, "", b""
@@ -229,7 +238,18 @@ class ModelCluster:
         return m.STALE, "there", b""
 
     def _confirm_source(self, intent: m.ConfirmNoSource) -> tuple[str, str, bytes]:
-        return (m.STALE if intent.pod.uid in self.pods else m.DONE), "", b""
+        pod = self.pods.get(intent.pod.uid)
+        if intent.preempts:
+            waits = pod is not None and not pod.terminating and not pod.node
+            return (m.DONE if waits else m.STALE), "it does not wait", b""
+        return (m.STALE if pod is not None else m.DONE), "", b""
+
+    def _signed(self, intent: m.ConfirmNoSource) -> str:
+        """What the cluster says of a pod that waits, for which others are to go elsewhere."""
+        pod = self.pods[intent.pod.uid]
+        source = SourceRef(self.name, self.uid, pod.namespace, pod.name, pod.uid, intent.epoch)
+        said = Preemptor(source, intent.preempts, pod.priority, requests=dict(pod.requests))
+        return sign_preemptor(_KEY, said)
 
     def _restore(self, intent: m.RestoreClaim) -> tuple[str, str, bytes]:
         signed = read_claim(intent.claim)
@@ -239,7 +259,7 @@ class ModelCluster:
         if pod.node and pod.node != proxy_node_name(signed.target):
             return m.STALE, "elsewhere", b""
         if pod.claim is None:
-            self._put(replace(pod, claim=signed.claim, has_finalizer=True))
+            self._put_claim(pod, signed)
         return m.DONE, "", b""
 
     def _delete(self, intent: m.DeleteDelegate) -> tuple[str, str, bytes]:
@@ -283,7 +303,7 @@ class ModelCluster:
             return m.DONE, "", b""
         if pod.node != intent.node:
             return m.STALE, "not there", b""
-        if pod.priority >= intent.priority:
+        if pod.priority >= intent.priority and not intent.reclaimed:
             return m.REFUSED, "not lower", b""
         self._put(replace(pod, terminating=True))
         return m.DONE, "", b""

@@ -338,7 +338,7 @@ async def test_a_lost_lease_ends_the_term_and_the_next_one_begins_empty_with_a_h
     assert office.released == 1
 
 
-async def test_of_a_changed_configuration_a_later_term_takes_the_profiles_alone() -> None:
+async def test_a_later_term_takes_the_profiles_and_tenants_of_a_changed_configuration() -> None:
     office, link = Office(), LocalLink("east", Obedient("east"))
     stage = TermRunner([link], COLD, leadership(office, link))
     profile = dataclasses.replace(
@@ -356,7 +356,7 @@ async def test_of_a_changed_configuration_a_later_term_takes_the_profiles_alone(
         office.give()
         await until(lambda: stage.service is not first and stage.service.ready)
         assert [one.plan.profile for one in cast(Profiles, stage.service.core.profiles)] == ["global-dispatcher-mine"]
-        assert stage.views.tenants() == [], "that needs a new start"
+        assert [one["tenant"] for one in stage.views.tenants()] == ["team"]
 
 
 async def test_what_is_watched_is_told_in_each_term() -> None:

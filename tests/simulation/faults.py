@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from msgspec.structs import replace as replace_tenant
+
 from shared.model.tenant import ANY_PRIORITY, Share, Tenant
 from tests.simulation.world.fleet import Sizes
 
@@ -69,6 +71,7 @@ BESIDES: dict[str, float] = {
     "followers": 0.15,
     "secrets": 0.1,
     "groups": 0.15,
+    "tenants": 0.15,
 }
 NAMED = ("", "shared", "shared own", "shared ?own", "?own ?lacking", "?stays shared")  # by one pod
 SPREAD = 0.2  # the share of seeds whose ReplicaSets are spread over zones
@@ -113,6 +116,7 @@ THEMES["secrets"] = {  # Secrets, too, by consent of both
     "restore": (1, 0),
 }
 THEMES["groups"] = {"gang": (4, 0), "delete": (1, 0), "webhook-refuses": (1, 0)}
+THEMES["tenants"] = {"tenants-change": (4, 40), "gang": (3, 0), "burst": (1, 0)}
 SECRETS = ("$pass", "$lent", "$pass $lent", "$pass shared", "?$lent $pass", "?$pass", "shared")  # by one pod
 # What the product copes with by its own account goes into every mix; the rest is drawn seldom enough to see the first.
 WEIGHTS = dict.fromkeys((theme for theme in THEMES if theme not in BESIDES), 1.0) | {
@@ -188,11 +192,30 @@ _TREE = (
 )
 
 
+def _team(limit: int) -> tuple[Tenant, ...]:
+    return (Tenant("team", ("team",), {"cpu": Share(absolute=limit)}),)
+
+
+# what a tenants file may say next: others, less of each, other namespaces, or nothing
+TENANTS = (
+    _TREE,
+    (replace_tenant(_TREE[0], nominal={"cpu": Share(absolute=300)}), *_TREE[1:]),
+    (
+        _TREE[0],
+        replace_tenant(_TREE[1], namespaces=("north/team",)),
+        replace_tenant(_TREE[2], namespaces=("east/team", "west/team")),
+    ),
+    _team(600),
+    _team(1200),
+    (),
+)
+
+
 def _sizes(dice: random.Random, themes: Sequence[str]) -> Sizes:
     tenants: tuple[Tenant, ...] = ()
-    if dice.random() < 0.3 or "quota" in themes:
+    if dice.random() < 0.3 or {"quota", "tenants"} & {*themes}:
         limit = dice.choice((600, 1200, 2400))
-        tenants = _TREE if limit == _OF_TREE else (Tenant("team", ("team",), {"cpu": Share(absolute=limit)}),)
+        tenants = _TREE if limit == _OF_TREE else _team(limit)
     return Sizes(
         nodes=dice.choice((1, 2, 2, 3)),
         node_cpu=dice.choice((1000, 2000, 4000)),

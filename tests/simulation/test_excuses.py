@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from shared.model.tenant import ANY_PRIORITY, Share, Tenant
 from tests.simulation.acts import plain_pod
 from tests.simulation.judges.copies import NobodyKilled
 from tests.simulation.judges.facts import CLAIM, PREFIX, PROXY
@@ -13,6 +14,7 @@ from tests.simulation.judges.room import NobodyWaits
 from tests.simulation.judges.spread import NoCascade
 from tests.simulation.test_judges import AGENT, Scene
 from tests.simulation.world.apiserver import NAMESPACES, NODES, ApiServer
+from tests.simulation.world.fleet import Sizes
 from tests.simulation.world.objects import Object
 
 
@@ -62,6 +64,23 @@ def test_the_end_of_a_copy_whose_source_another_restore_brought_back_is_found_un
     if deleted:
         scene.write("north", "namespace-controller", "delete", sources[0], going(sources[0]))
     scene.write("west", AGENT, "delete", copies[0], going(copies[0]))
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "priority", "found"),
+    [(300, 0, 1), (200, 0, 0), (300, 10, 0)],
+    ids=["which uses its own", "which has borrowed", "for a more important one of it that waits"],
+)
+def test_a_copy_ends_for_quota_of_others_or_of_its_own_tenant(given: int, priority: int, found: int) -> None:
+    scene = Scene(NobodyKilled)
+    team = Tenant("team", ("team",), {"cpu": Share(absolute=given)}, "all")
+    scene.fleet.sizes = Sizes(tenants=(Tenant("all", (), {}, reclaim=ANY_PRIORITY), team))
+    copy = scene.bind(scene.source("a"), "copy-a")
+    scene.facts.running["copy-a"] = SimpleNamespace()  # type: ignore[assignment]
+    scene.source("b")
+    scene.facts.pods["uid-b"].priority = priority
+    scene.write("west", AGENT, "delete", copy, going(copy))
     assert len(scene.judge.found) == found
 
 

@@ -48,6 +48,7 @@ class Scene:
         )
         fleet.dispatchers = {"dispatcher": alive}
         fleet.lease_wire = SimpleNamespace(weather=SimpleNamespace(down=False))
+        fleet.tenants_before = []
         fleet.lost, fleet.ordered, fleet.kept, fleet.ranks, fleet.heard = {}, {}, {}, {"dispatcher/1#1": 0}, {}
         self.fleet, self.facts = fleet, Facts(fleet)
         self.judge = judge(fleet, self.facts)
@@ -125,6 +126,18 @@ def test_more_than_the_quota_is_found_whatever_was_known(tenants: tuple[Tenant, 
     for number, name in enumerate(("a", "b", "c")):
         scene.bind(scene.source(name), f"copy-{number}")
     assert len(scene.judge.found) == 1
+
+
+@pytest.mark.parametrize(("later_s", "found"), [(2.0, 0), (60.0, 1)], ids=["decided before", "decided since"])
+def test_what_is_decided_once_tenants_have_changed_is_held_to_these(later_s: float, found: int) -> None:
+    """What runs already may be more than they let it."""
+    scene = Scene(QuotaKept)
+    for name in ("a", "b"):
+        scene.bind(scene.source(name), f"copy-{name}")
+    scene.fleet.tenants_before.append((scene.now, (Tenant("team", ("team",), {"cpu": Share(absolute=900)}),)))
+    scene.now += later_s
+    scene.bind(scene.source("c"), "copy-c")
+    assert len(scene.judge.found) == found
 
 
 @pytest.mark.parametrize(("later_s", "found"), [(100.0, 0), (900.0, 1)], ids=["not asked for twice", "asked for twice"])

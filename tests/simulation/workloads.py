@@ -4,7 +4,7 @@ A plan compares ends, so none may hang on who is quicker: a node that another sc
 for example, may end in a kubelet's refusal, with us as with kube-scheduler.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -72,10 +72,10 @@ def shows(run: Run, phase: str, *pods: str) -> Awaited:
     return reached
 
 
-def submit(run: Run, pod: str, away: str, cpu: int = 300, priority: int = 0) -> None:
+def submit(run: Run, pod: str, away: str, cpu: int = 300, priority: int = 0, marks: Mapping[str, str] = {}) -> None:
     """A user's pod, for these clusters alone."""
     cluster, path = _at(pod)
-    made = plain_pod(path.rpartition("/")[2], "default", cpu, clusters=away)
+    made = plain_pod(path.rpartition("/")[2], "default", cpu, clusters=away, **marks)
     made["spec"]["priorityClassName"] = class_of(priority)
     run.fleet.clusters[cluster].api.ask("user", "POST", f"{NAMESPACES}/default/pods", made)
 
@@ -265,7 +265,11 @@ def _preempted(run: Run) -> Iterator[Awaited]:
     yield shows(run, "", "low")
 
 
-@workload(Sizes(tenants=(Tenant("all", ("default",), {"cpu": Share(absolute=500)}),)))
+def _one_tenant(cpu: int) -> tuple[Tenant, ...]:
+    return (Tenant("all", ("default",), {"cpu": Share(absolute=cpu)}),)
+
+
+@workload(Sizes(tenants=_one_tenant(500)))
 def _over_quota(run: Run) -> Iterator[Awaited]:
     """The second has to wait for the end of the first."""
     submit(run, "a", "west")
@@ -274,6 +278,16 @@ def _over_quota(run: Run) -> Iterator[Awaited]:
     yield _soon(run, 5.0)
     delete(run, "a")
     yield shows(run, "Running", "b")
+
+
+@workload(Sizes(tenants=_one_tenant(500)))
+def _group_over_quota(run: Run) -> Iterator[Awaited]:
+    """Two that start together wait until the tenants file gives them more."""
+    for name in ("a", "b"):
+        submit(run, name, "west", marks={"group": "train", "group-min": "2"})
+    yield _soon(run, 5.0)
+    run.fleet.take_tenants(_one_tenant(600))
+    yield shows(run, "Running", "a", "b")
 
 
 @workload()

@@ -5,7 +5,7 @@ of the branches that have borrowed what is missing the one with the highest shar
 the least important pod that started last. A pod may be taken if the claimant's policy lets it be,
 and if it stays fair:
 
-- where the claimant's branch borrows nothing with its pod, whatever the other has borrowed;
+- where the claimant's branch borrows none of what is missing with its pod, whatever the other has;
 - else by the strategies in order (Kueue's preemptionStrategies): `LessThanOrEqualToFinalShare`, the
   claimant's share with its pod is no more than the victim's without (S2-a); `LessThanInitialShare`,
   it is less than the victim's as it is (S2-b).
@@ -226,9 +226,11 @@ class _Search:
         chain = () if other is mine else self._chain(tenant)
         if not chain or not all(self._gives(one, missing) for one in chain):
             return False
-        wanted = self._share_with_pod(mine)
-        if wanted == NO_SHARE or self._room:
+        wanted, keeps = self._share_with_pod(mine, missing)
+        if self._room:
             return wanted == NO_SHARE
+        if keeps:
+            return True
         if self._strategy == INITIAL_SHARE:
             return wanted < other.share()
         self._charge(unit, -1)
@@ -239,11 +241,15 @@ class _Search:
     def _gives(self, node: TenantNode, missing: Sequence[str]) -> bool:
         return node.share() > NO_SHARE if self._room else any(map(node.borrowed, missing))
 
-    def _share_with_pod(self, mine: TenantNode) -> FairShare:
+    def _share_with_pod(self, mine: TenantNode, missing: Sequence[str]) -> tuple[FairShare, bool]:
+        """The share of the claimant's branch with the pod; whether it borrows none of what is
+        missing then, whatever else (Kueue's queueUnderNominalInResourcesNeedingPreemption).
+        """
         self._node.charge(self._claimant.asked)
         share = mine.share()
+        keeps = not any(map(mine.borrowed, missing))
         self._node.charge(self._claimant.asked, -1)
-        return share
+        return share, keeps
 
     def _chain(self, tenant: str) -> Sequence[TenantNode]:
         """From the other's branch down to it."""

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from dispatcher.scheduling.tenants.shares import NO_SHARE, FairShare, fair_share, limit_of
 from shared.model.bounds import MAX_AMOUNT
 from shared.model.resources import Resources
-from shared.model.tenant import FleetPart, Share, Tenant, part_of
+from shared.model.tenant import WEIGHT_ONE, FleetPart, Share, Tenant, part_of
 
 NOTHING: Mapping[str, int] = {}
 
@@ -41,7 +41,8 @@ class TenantNode:
     own: Resources = field(default_factory=dict)
     beside: Mapping[str, int] = field(default_factory=dict)
     usage: Resources = field(default_factory=dict)
-    quota: Resources = field(default_factory=dict)  # of each resource that is limited in the tree
+    given: Resources = field(default_factory=dict)  # nominal, of each that is limited in the tree
+    quota: Resources = field(default_factory=dict)  # of the same
     kept: Resources = field(default_factory=dict)
     potential: Resources = field(default_factory=dict)
     ceiling: Resources = field(default_factory=dict)  # quota and what may be borrowed, if bounded
@@ -165,6 +166,25 @@ class TenantNode:
         borrowed = self.borrowed(resource, more)
         return fair_share(borrowed, self.parent.potential[resource], self.tenant.weight)
 
+    def share_of_own(self) -> FairShare:
+        """Of its own pods, as if they were those of a tenant below it that was given its nominal."""
+        return self._share_of_part(
+            {name: self._own(name) - self.given[name] for name in self.quota}
+        )
+
+    def share_below(self) -> FairShare:
+        """Of all tenants below it, as if they were one that was given what they lend."""
+        used = {name: self.usage.get(name, 0) - self._own(name) for name in self.quota}
+        lent = {name: self.quota[name] - self.given[name] for name in self.quota}
+        return self._share_of_part({name: used[name] - lent[name] for name in self.quota})
+
+    def _own(self, resource: str) -> int:
+        return self.own.get(resource, 0) + self.beside.get(resource, 0)
+
+    def _share_of_part(self, borrowed: Mapping[str, int]) -> FairShare:
+        shares = (fair_share(borrowed[one], self.potential[one], WEIGHT_ONE) for one in borrowed)
+        return max(shares, default=NO_SHARE)
+
     def _dominant(self, more: Mapping[str, int]) -> tuple[FairShare, str]:
         most = NO_SHARE
         of = ""
@@ -212,12 +232,13 @@ class TenantNode:
         for child in self.children:
             child._settle_quota(limited, totals)
         said = self.tenant
+        self.given = {}
         self.quota = {}
         self.kept = {}
         self.ceiling = {}
         for resource in limited:
             lent = sum(one.quota[resource] - one.kept[resource] for one in self.children)
-            given = said_amount(said.nominal, resource, totals) or 0
+            given = self.given[resource] = said_amount(said.nominal, resource, totals) or 0
             quota = min(given + lent, MAX_AMOUNT)
             lending = said_amount(said.lending_limit, resource, totals)
             borrowing = said_amount(said.borrowing_limit, resource, totals)

@@ -65,11 +65,16 @@ class TermRunner:
         return self.dispatcher.loads if self.leader_status.leads else None
 
     def take_policies(self, changed: DispatcherConfig) -> None:
-        """Decide by the profiles and plugins of a changed configuration, in this term and in later
-        ones.
+        """Decide by the profiles, plugins and tenants of a changed configuration, in this term and
+        in later ones.
         """
         self.dispatcher.take_policies(changed)
-        self._config = replace(self._config, profiles=changed.profiles, registry=changed.registry)
+        self._config = replace(
+            self._config,
+            profiles=changed.profiles,
+            registry=changed.registry,
+            tenants=changed.tenants,
+        )
 
     def watch(self, collector: Collector) -> None:
         """Read this, too, at each scrape, in this term and in later ones."""

@@ -11,10 +11,11 @@ EVERYWHERE = ""  # the only domain of a group without a topology constraint
 
 @dataclass
 class Gang:
-    """A PodGroup and its pods, in the order in which they are decided."""
+    """A PodGroup and its pods, in the order in which they are decided; `placed`: nodes of others that run already."""
 
     group: Object
     members: list[Object]
+    placed: list[str] = field(default_factory=list)
 
     @property
     def key(self) -> str:
@@ -23,9 +24,9 @@ class Gang:
         return f"{meta['namespace']}/{meta['name']}"
 
     @property
-    def min_count(self) -> int:
-        """So many start together."""
-        return int(self.group["spec"]["schedulingPolicy"]["gang"]["minCount"])
+    def needed(self) -> int:
+        """So many of those that wait start together, or none does."""
+        return max(1, int(self.group["spec"]["schedulingPolicy"]["gang"]["minCount"]) - len(self.placed))
 
     @property
     def topology_key(self) -> str:
@@ -34,14 +35,14 @@ class Gang:
         return str(topology[0]["key"]) if topology else ""
 
     def domains(self, nodes: list[Object]) -> dict[str, set[str]]:
-        """Domain -> the names of its nodes."""
+        """Domain -> the names of its nodes; that alone where members run already."""
         found: dict[str, set[str]] = {}
         for node in nodes:
             labels = node["metadata"]["labels"]
             domain = labels.get(self.topology_key) if self.topology_key else EVERYWHERE
             if domain is not None:
                 found.setdefault(domain, set()).add(node["metadata"]["name"])
-        return found
+        return {domain: names for domain, names in found.items() if names.issuperset(self.placed)}
 
     def all_objects(self) -> Iterator[Object]:
         """The group, then its pods."""
@@ -63,8 +64,8 @@ class GroupVerdict:
 
     `placed`: pod -> node. `tables`: domain -> what it said of each member that it looked at there, in order: the nodes
     and their scores where there were at least two, and nothing else (`feasible` is None where there were fewer).
-    `shares`: domain that holds `min_count` members -> of 100, how many it holds of the most that one holds (None where
-    there is one such domain, which is not scored). `chosen`: the domain; None if the group waits.
+    `shares`: domain that holds as many as are needed -> of 100, how many it holds of the most that one holds (None
+    where there is one such domain, which is not scored). `chosen`: the domain; None if the group waits.
     """
 
     gang: Gang

@@ -34,7 +34,9 @@ _MOST_TIES = 2000  # ways to break ties that are looked at
 
 @dataclass
 class GroupReport:
-    """`counts`: groups, whole, in part, waiting, members, tables. `rows`: intended differences. `found`: all others."""
+    """`counts`: groups, those beside members that run, whole, in part, waiting, members, tables. `rows`: intended
+    differences. `found`: all others.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     rows: Counter[str] = field(default_factory=Counter)
@@ -68,6 +70,7 @@ def examine(fleet: Case, verdicts: Sequence[GroupVerdict], report: GroupReport) 
 def _count(report: GroupReport, theirs: GroupVerdict) -> None:
     many, placed = len(theirs.gang.members), len(theirs.placed)
     report.counts["groups"] += 1
+    report.counts["beside members that run"] += bool(theirs.gang.placed)
     report.counts["whole" if placed == many else "in part" if placed else "waiting"] += 1
     report.counts["members"] += many
     report.counts["tables"] += sum(one.totals is not None for told in theirs.tables.values() for one in told)
@@ -116,7 +119,7 @@ class _Examined:
                 if node:
                     self._side.book(pod, node)
                     booked.append(pod)
-            many = len(booked) if len(booked) >= self._gang.min_count else 0
+            many = len(booked) if len(booked) >= self._gang.needed else 0
             if bool(many) != (domain in self._theirs.shares):
                 yield self._differs("scores of the domain", domain in self._theirs.shares, many, domain)
         finally:
@@ -138,7 +141,7 @@ class _Examined:
             yield self._differs("members", theirs, ours, domain)
 
     def _reachable(self, domain: str) -> set[int]:
-        """How many members a domain may hold, by each way to break ties; 0 for fewer than `min_count`."""
+        """How many members a domain may hold, by each way to break ties; 0 for fewer than are needed."""
         found, left = set[int](), [_MOST_TIES]
 
         def decide(at: int, many: int) -> None:
@@ -146,7 +149,7 @@ class _Examined:
             if left[0] < 0:
                 return
             if at == len(self._gang.members):
-                found.add(many if many >= self._gang.min_count else 0)
+                found.add(many if many >= self._gang.needed else 0)
                 return
             pod = self._gang.members[at]
             mine = self._side.judge(pod, only_in(self._gang.topology_key, domain))
@@ -201,7 +204,7 @@ class _Examined:
             yield self._differs("place", best, ours)
         domains = gang.domains(self._fleet.nodes)
         inside = [one for one, nodes in domains.items() if nodes.issuperset(ours.values())]
-        if len(inside) != 1 or len(ours) < gang.min_count:
+        if len(inside) != 1 or len(ours) < gang.needed:
             yield self._differs("domain", theirs.chosen, inside)
         elif inside != [theirs.chosen] and theirs.chosen is not None:
             self._report.rows[DOMAIN] += 1

@@ -3,6 +3,9 @@
 Nodes and pods are plain, so that no row of docs/parity.md about single pods is met: what differs differs by groups.
 """
 
+import copy
+
+from shared.model.names import SCHEDULER_NAME
 from tests.parity.case import Case, Object
 from tests.parity.dice import Dice, SeededDice, chance, pick
 from tests.parity.generate_nodes import HOSTNAME, ZONE
@@ -25,7 +28,8 @@ def gangs_case(seed: str, name: str) -> GroupCase:
     classes = [_priority_class(*one) for one in _CLASSES.items()]
     space: Object = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     gangs = [_gang(dice, name, f"{name}-g{at}") for at in range(_GANGS)]
-    return GroupCase(Case(name, [space, *classes], nodes, bound, []), gangs)
+    running = [pod for gang in gangs if chance(dice, 30) for pod in _placed(dice, gang, nodes)]
+    return GroupCase(Case(name, [space, *classes], nodes, [*bound, *running], []), gangs)
 
 
 def _node(dice: Dice, fleet: str, at: int) -> Object:
@@ -48,6 +52,20 @@ def _bound(dice: Dice, fleet: str, at: int, node: Object) -> Object:
     pod = _pod(fleet, f"{fleet}-b{at}", *pick(dice, _REQUESTS[:3]))
     pod["spec"]["nodeName"] = node["metadata"]["name"]
     return pod
+
+
+def _placed(dice: Dice, gang: Gang, nodes: list[Object]) -> list[Object]:
+    """Members that run already, in one domain, as if those that wait had come later."""
+    domains = [*gang.domains(nodes).values()]
+    domain = pick(dice, domains) if domains else set()
+    gang.placed = [pick(dice, sorted(domain)) for _ in range(dice.number(1, 2) if domain else 0)]
+    pods = []
+    for at, node in enumerate(gang.placed):
+        pod = copy.deepcopy(gang.members[0])
+        pod["metadata"]["name"] += f"-placed{at}"
+        pod["spec"] |= {"nodeName": node, "schedulerName": SCHEDULER_NAME}
+        pods.append(pod)
+    return pods
 
 
 def _gang(dice: Dice, fleet: str, name: str) -> Gang:

@@ -76,7 +76,7 @@ class KubeGroups:
         for pod in members:
             if key_of(pod) not in placed:
                 self._store.delete(pod)
-        return _verdict(Gang(group, members), cycle, placed, nodes)
+        return _verdict(Gang(group, members, gang.placed), cycle, placed, nodes)
 
     def _placed(self, gang: Gang, keys: set[str], count: int) -> dict[str, str]:
         """The nodes of so many members, as soon as these are bound."""

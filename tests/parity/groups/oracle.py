@@ -17,7 +17,7 @@ def oracle_verdict(fleet: Case, gang: Gang) -> GroupVerdict:
     for domain, names in gang.domains(fleet.nodes).items():
         nodes = [node for node in fleet.nodes if node["metadata"]["name"] in names]
         found.tables[domain], there = _in_domain(replace(fleet, nodes=nodes), gang)
-        if len(there) >= gang.min_count:
+        if len(there) >= gang.needed:
             placed[domain] = there
     if placed:
         most = max(map(len, placed.values()))
@@ -31,7 +31,7 @@ def oracle_verdict(fleet: Case, gang: Gang) -> GroupVerdict:
 def _in_domain(fleet: Case, gang: Gang) -> tuple[list[Verdict], dict[str, str]]:
     oracle, tables, placed = Oracle(fleet), list[Verdict](), dict[str, str]()
     for at, pod in enumerate(gang.members):
-        if len(placed) + len(gang.members) - at < gang.min_count:
+        if len(placed) + len(gang.members) - at < gang.needed:
             break
         verdict = oracle.judge(pod)
         scored = len(verdict.feasible or ()) > 1

@@ -35,20 +35,20 @@ class GroupSide(OurSide):
         group = items[0][1].pod.group
         assert group is not None
         with self._profiles.what_if():
-            results = place_group(self._profiles, group, items).results
+            results = place_group(self._profiles, group, items, _running(gang)).results
         assert not any(getattr(one, "victims", ()) for one in results), f"{gang.key} evicts"
         placed = [(info.pod.key, one) for (_, info), one in zip(items, results, strict=True)]
         return {key: one.node for key, one in placed if isinstance(one, Decision)}
 
     def held(self, gang: Gang, topology_key: str) -> dict[str, int]:
-        """Domain of that label -> how many members are held, if it is `min_count` at least."""
+        """Domain of that label -> how many members are held, if it is as many as are needed."""
         items = _items(gang)
         group = items[0][1].pod.group
         assert group is not None
-        members = Members(self._profiles, group, items, [])
+        members = Members(self._profiles, group, items, _running(gang))
         key = _key(topology_key)
         found = dict[str, int]()
-        for code in members.levels.with_nodes(key):
+        for code in members.codes(key):
             place = members.levels.place(key, int(code))
             with self._profiles.what_if() as trial:
                 many = held(members.decide_in(trial, place))
@@ -69,6 +69,10 @@ def only_in(topology_key: str, domain: str) -> Domains:
 
 def _key(topology_key: str) -> str:
     return within_cluster(level_of(topology_key) if topology_key else CLUSTER_LEVEL)
+
+
+def _running(gang: Gang) -> list[tuple[str, str]]:
+    return [(CLUSTER, node) for node in gang.placed]
 
 
 def _items(gang: Gang) -> list[Item]:

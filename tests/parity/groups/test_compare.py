@@ -19,7 +19,7 @@ def read(case: GroupCase) -> tuple[Case, list[Gang]]:
     pods = [pod for gang in case.gangs for pod in gang.members]
     made = defaulted(replace(case.fleet, pending=pods))
     pending = iter(made.pending)
-    gangs = [Gang(gang.group, [next(pending) for _ in gang.members]) for gang in case.gangs]
+    gangs = [Gang(gang.group, [next(pending) for _ in gang.members], gang.placed) for gang in case.gangs]
     return replace(made, pending=[]), gangs
 
 

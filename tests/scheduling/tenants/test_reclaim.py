@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.scheduling.tenants.reclaim import Candidate, Claimant, min_runtime_of, policy_of, victims
+from dispatcher.scheduling.tenants.shares import NO_SHARE
 from dispatcher.scheduling.tenants.tree import TenantTree
 from shared.model.tenant import (
     ANY_PRIORITY,
@@ -148,6 +149,17 @@ def test_a_tenant_that_names_gpus_alone_reclaims_for_pods_that_ask_for_cpu_too()
     there = [*pods(tree, "blue", 2, cpu=9, gpu=1), *pods(tree, "blue", 2, cpu=50, priority=-9)]
     found = victims(tree, Claimant("red", 0, {"cpu": 16, "gpu": 1}), there)
     assert names(found) == ["blue-0-1"], "and not those that have no GPU"
+
+
+def test_what_a_sibling_has_borrowed_of_something_else_keeps_nobody_from_its_own() -> None:
+    top = msgspec.structs.replace(ALL, nominal={"gpu": Share(absolute=2)})
+    org = Tenant("org", (), {}, parent="all")
+    tree = tree_of(org, team("red", 4, parent="org"), team("green", 0, parent="org"), team("blue", 0), top=top)
+    pods(tree, "green", 2, cpu=0, gpu=1)
+    there = pods(tree, "blue", 4)
+    assert tree.nodes["org"].share() > NO_SHARE
+    assert names(victims(tree, Claimant("red", 0, {"cpu": 2}), there)) == ["blue-0-3", "blue-0-2"]
+    assert victims(tree, Claimant("red", 0, {"cpu": 5}), there) is None, "one of which it would borrow"
 
 
 def test_policy_strategies_and_runtime_are_those_of_the_nearest_that_says_so() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 from tests.simulation.acts.table import Act, Stage, act, plain_pod, pods_of
-from tests.simulation.faults import Fault
+from tests.simulation.faults import TENANTS, Fault
 from tests.simulation.judges.facts import CLUSTERS
 from tests.simulation.world.apiserver import NAMESPACES
 from tests.simulation.world.controllers import path_of
@@ -46,6 +46,7 @@ def _burst(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) ->
 def _gang(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
     """Pods that start together, one of which may come a while later, or too many."""
     name, size = f"gang{stage.number()}", dice.choice((2, 3, 4))
+    space = dice.choice(("default", "team"))  # which is a tenant's, where there are any
     least = max(2, size - dice.choice((0, 0, 1)))
     marks = {"group": name, "group-min": str(least), "group-within": dice.choice(("cluster", "cluster", "fleet"))}
     others = [one for one in stage.fleet.clusters if one != cluster.name]
@@ -54,12 +55,22 @@ def _gang(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> 
 
     async def come() -> None:
         for at in range(size):
-            pod = plain_pod(f"{name}-{at}", "default", dice.choice((100, 300)), **marks)
-            cluster.api.ask("user", "POST", f"{NAMESPACES}/default/pods", pod)
+            pod = plain_pod(f"{name}-{at}", space, dice.choice((100, 300)), **marks)
+            cluster.api.ask("user", "POST", f"{NAMESPACES}/{space}/pods", pod)
             await asyncio.sleep(dice.choice((0.0, 0.0, 0.5, 8.0)))
 
     stage.spawn(come())
     yield
+
+
+@act("tenants-change")
+def _tenants_change(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
+    """The tenants file says something else, for good or for a while."""
+    before = stage.fleet.sizes.tenants
+    stage.fleet.take_tenants(dice.choice(TENANTS))
+    yield
+    if dice.random() < 0.5:
+        stage.fleet.take_tenants(before)
 
 
 @act("delete")

@@ -1,15 +1,18 @@
 """Promises about what runs: once, only with cause stopped, honestly told."""
 
 from collections import Counter
+from collections.abc import Sequence
 
-from shared.model.tenant import ANY_PRIORITY
+from shared.model.tenant import ANY_PRIORITY, Tenant
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import ADDRESSES, EPOCH, FINALIZER, PREFIX, PROXY, PodFact, by_product
+from tests.simulation.judges.limits import tenants_since
 from tests.simulation.world.apiserver import NAMESPACES, PODS
 from tests.simulation.world.kubelet import Container
 from tests.simulation.world.objects import ENDED, Object, condition
 from tests.simulation.world.store import Write
 
+ORDERED_S = 60.0  # within which an order is carried out
 ASKED_TWICE_S = 800.0  # a source that was not seen to go: asked for after 100 s, and again 600 s later
 ASKED_AGAIN_S, CAP = 600.0, 0.2  # after which, and of how many of a cluster's pods, what a restore took counts as gone
 MARKS = {f"{PREFIX}claim", f"{PREFIX}delegate-proof"}  # by which the product knows a copy
@@ -149,23 +152,31 @@ class NobodyKilled(Judge):
         return any(one.uid != fact.uid for one in facts.running_copies(fact.source))
 
     def _gives_back(self, fact: PodFact) -> bool:
-        """Whether its tenant uses more CPU than it was given, of a tree that takes back what is borrowed; or whether a
-        user has ever made a more important pod in its own tenant, which may take the quota of a lesser one there.
+        """Whether its tenant uses more CPU than it was given, of a tree that takes back what is borrowed; or a pod of
+        higher priority of its tenant waits there.
         """
+        since = self.fleet.loop.time() - ORDERED_S
+        return any(self._gives_back_to(fact, tenants) for tenants in tenants_since(self.fleet, since))
+
+    def _gives_back_to(self, fact: PodFact, those: Sequence[Tenant]) -> bool:
         facts, source = self.facts, self.facts.source_of(fact) or fact
-        tenants = {one.name: one for one in self.fleet.sizes.tenants}
+        tenants = {one.name: one for one in those}
         mine = next((one for one in tenants.values() if one.owns(source.cluster, source.namespace)), None)
         if mine is None or mine.parent not in tenants or tenants[mine.parent].reclaim != ANY_PRIORITY:
             return False
-        of_it = [
-            copies
+        above = (one for one in facts.pods.values() if one.is_source and one.priority > source.priority)
+        if any(mine.owns(one.cluster, one.namespace) and not (one.node or one.gone) for one in above):
+            fact.doomed = "reclaim"
+            return True
+        all_of_it = (
+            one
             for copies in facts.copies.values()
             if copies[0].is_source and mine.owns(copies[0].cluster, copies[0].namespace)
-        ]
-        there = (one for copies in of_it for one in copies if one.node and not one.node.startswith(PROXY))
+            for one in copies
+        )
+        there = (one for one in all_of_it if one.node and not one.node.startswith(PROXY) and not one.gone)
         given = mine.nominal["cpu"].absolute or 0 if "cpu" in mine.nominal else 0
-        borrows = sum(one.cpu for one in there if not one.gone and not one.ended) > given
-        if not borrows and all(copies[0].priority <= source.priority for copies in of_it):
+        if sum(one.cpu for one in there if not one.ended) <= given:
             return False
         fact.doomed = "reclaim"
         return True

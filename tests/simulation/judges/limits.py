@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from shared.model.tenant import Share, Tenant
+from tests.simulation.world.fleet import Fleet
 
 
 class Limit(NamedTuple):
@@ -12,6 +13,11 @@ class Limit(NamedTuple):
     name: str
     owns: Callable[[str, str], bool]
     most: int
+
+
+def tenants_since(fleet: Fleet, at: float) -> list[tuple[Tenant, ...]]:
+    """Those that a decision may have gone by that was taken at that time, or since."""
+    return [fleet.sizes.tenants, *(before for until, before in fleet.tenants_before if until >= at)]
 
 
 def limits_of(tenants: Sequence[Tenant]) -> Iterator[Limit]:

@@ -1,13 +1,13 @@
 """Promises about room and quota."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from fnmatch import fnmatchcase
 
 from shared.model.tenant import Tenant
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, CLUSTERS, PROXY, SCHEDULER, PodFact, by_product
-from tests.simulation.judges.limits import limits_of
+from tests.simulation.judges.limits import Limit, limits_of, tenants_since
 from tests.simulation.judges.spread import Spread, spread_of
 from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
 from tests.simulation.world.kubelet import Container, cpu_of_node
@@ -51,7 +51,8 @@ class NodesHold(Judge):
 
 
 class QuotaKept(Judge):
-    """What a tenant's pods hold of the fleet is never more than its quota, and what it may borrow.
+    """What a tenant's pods hold of the fleet is never more than its quota, and what it may borrow, where one more is
+    bound: of tenants as they are, or were when that was decided.
 
     A decision can only count what was known when it was taken. What a webhook of the target adds to a copy is not known
     before that copy is there: it speaks against all that is decided once it was seen, not against what was before.
@@ -76,15 +77,22 @@ class QuotaKept(Judge):
         fact = self.facts.pods[write.after["metadata"]["uid"]]
         if not fact.source:
             return
+        found = [self._exceeded(fact, one) for one in tenants_since(self.fleet, self._known_at(fact))]
+        if found[0] is not None and None not in found:
+            limit, used = found[0]
+            self.say(limit.name, f"holds {used}m of {limit.most}m CPU once {fact.title} is bound")
+
+    def _exceeded(self, fact: PodFact, tenants: Sequence[Tenant]) -> tuple[Limit, int] | None:
+        """The first limit that is, and what is used of it."""
         source = self.facts.source_of(fact) or fact
-        for limit in limits_of(self.fleet.sizes.tenants):
-            if not limit.owns(source.cluster, source.namespace):
-                continue
-            since = min(source.decided, self.fleet.loop.time())
-            hidden = {name for name, at in self._hidden.items() if at >= since - SIGHT_S}
-            used = sum(self._used(limit.owns, known_at=self._known_at(fact), hidden=hidden))
-            if used > limit.most:
-                self.say(limit.name, f"holds {used}m of {limit.most}m CPU once {fact.title} is bound")
+        since = min(source.decided, self.fleet.loop.time())
+        hidden = {name for name, at in self._hidden.items() if at >= since - SIGHT_S}
+        for limit in limits_of(tenants):
+            if limit.owns(source.cluster, source.namespace):
+                used = sum(self._used(limit.owns, known_at=self._known_at(fact), hidden=hidden))
+                if used > limit.most:
+                    return limit, used
+        return None
 
     def _known_at(self, fact: PodFact) -> float:
         """What was bound before this could be seen by whoever decided on this copy."""
@@ -194,6 +202,8 @@ class NobodyWaits(Judge):
         if len(members) < fact.least:
             return ""
         cpu = max(cpu_of(pod) for pod in members if pod not in placed)
+        if self._charged(home, fact.namespace, needed * cpu + self._kept_before(fact)):
+            return ""
         rooms: dict[str, int] = {}
         for name in nodes:
             cluster, _, node = name.partition("/")

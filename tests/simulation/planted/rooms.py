@@ -43,9 +43,10 @@ def nothing_is_assumed(patches: Patches) -> None:
 
 @plant("quota is not looked at", "quota")
 def no_quota(patches: Patches) -> None:
-    from dispatcher.scheduling.quota import QuotaLedger
+    from dispatcher.scheduling.tenants.tree import TenantNode
 
-    patches.set(QuotaLedger, "exceeded", lambda self, tenant, asked, totals: None)
+    patches.set(TenantNode, "binding", lambda self, resource, amount: None)
+    patches.set(TenantNode, "available", lambda self, resource: None)
 
 
 @plant("what a tenant borrows is not counted where it is from", "quota")

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.runtime.settings import AcceptSettings, AgentSettings, ApiSettings, KubeletSettings
 from dispatcher.config import DispatcherConfig
@@ -148,6 +148,9 @@ class Fleet(Judgeable):
 
     def __init__(self, seed: int, sizes: Sizes, loop: VirtualLoop) -> None:
         self.seed, self.sizes, self.loop = seed, sizes, loop
+        self.tenants_before: list[
+            tuple[float, tuple[Tenant, ...]]
+        ] = []  # until when a dispatcher may have gone by them
         self.ears = ()
         self.clusters: dict[str, Cluster] = {}  # those that are meant to be in the fleet
         self.outside: dict[str, Cluster] = {}  # those that are not, and may be taken for one that is
@@ -227,6 +230,20 @@ class Fleet(Judgeable):
             name, config, lambda: self._links(name), self.ranks, self.lease_wire
         )
         return made
+
+    def take_tenants(self, tenants: tuple[Tenant, ...]) -> None:
+        """The tenants file changes, for all dispatchers; each sees it within a moment."""
+        before = self.sizes.tenants
+        self.sizes = replace(self.sizes, tenants=tenants)
+        self.tenants_before.append((self.loop.time(), before))
+        at = len(self.tenants_before) - 1
+
+        def taken() -> None:
+            self.tenants_before[at] = (self.loop.time(), before)
+
+        dice = random.Random(f"{self.seed} tenants {at}")
+        for dispatcher in self.dispatchers.values():
+            dispatcher.take_tenants(tenants, 2.0 * dice.random(), taken)
 
     def _links(self, dispatcher: str) -> Sequence[SimLink]:
         return [

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar
 
@@ -44,6 +44,7 @@ from shared.messages import (
     encode,
 )
 from shared.model.pod import Record
+from shared.model.tenant import Tenant
 from tests.simulation.world.loop import ORDERS, PROCESS, Process, VirtualLoop, in_process, running_loop
 from tests.simulation.world.net import Stream, Wire
 
@@ -342,6 +343,17 @@ class DispatcherProcess:
         elector = Elector(LeaseStore(LeaseClient(self.lease), LEASE), self.process.name, timing, environment)
         stage = self.dispatcher = TermRunner(links, self.config, Leading(self.process, self.ranks, elector, links))
         self._task = asyncio.create_task(stage.run())
+
+    def take_tenants(self, tenants: Sequence[Tenant], after_s: float, taken: Callable[[], None]) -> None:
+        """Its file of tenants has changed; it sees that in a moment, and then `taken` is told."""
+        self.config = replace(self.config, tenants=tuple(tenants))
+
+        def take() -> None:
+            if self.dispatcher is not None:
+                self.dispatcher.take_policies(self.config)
+                taken()
+
+        in_process(self.process, running_loop().call_later, after_s, take)
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -1,0 +1,109 @@
+"""Tenants: a file that changes while pods run, and groups whose quota is asked for."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+from shared.model.tenant import Share, Tenant
+from tests.simulation.acts import plain_pod
+from tests.simulation.planted.scripted import Hint, Scene, Wait
+from tests.simulation.planted.table import Patches, plant
+from tests.simulation.world.apiserver import NAMESPACES
+from tests.simulation.world.fleet import Sizes
+
+
+def team(limit: int, name: str = "team") -> tuple[Tenant, ...]:
+    """One tenant, with so much CPU."""
+    return (Tenant(name, ("team",), {"cpu": Share(absolute=limit)}),)
+
+
+GENEROUS = Sizes(tenants=team(1200))
+
+
+def two_run(at: Scene, then: tuple[Tenant, ...]) -> Iterator[Wait]:
+    """Two of a tenant run when its file changes; a moment later all dispatchers have read it."""
+    for name in ("a", "b"):
+        at.submit(name, "west", namespace="team")
+    yield at.shows("Running", "a", "b", namespace="team")
+    at.fleet.take_tenants(then)
+    yield 10.0
+
+
+def lowered(at: Scene) -> Iterator[Wait]:
+    """A tenant may use half of what it does; a third pod has to wait."""
+    yield from two_run(at, team(300))
+    at.submit("c", "east", namespace="team")
+    yield 20.0
+
+
+def moved(at: Scene) -> Iterator[Wait]:
+    """The namespace of two pods is another tenant's now, who may use no more than they do."""
+    yield from two_run(at, team(600, "crew"))
+    at.submit("c", "east", namespace="team")
+    yield 20.0
+
+
+def lowered_and_led_again(at: Scene) -> Iterator[Wait]:
+    """The dispatcher loses its Lease after the change, and leads again."""
+    yield from two_run(at, team(300))
+    at.act("lease-down", "north", 60.0)
+    yield 90.0
+    at.submit("c", "east", namespace="team")
+    yield 40.0
+
+
+def no_quota_for_all(at: Scene) -> Iterator[Wait]:
+    """Quota is left for two of three that start together."""
+    at.fleet.take_tenants(team(600))
+    yield 10.0
+    for name in ("a", "b", "c"):
+        pod = plain_pod(name, "team", 300, group="train", **{"group-min": "3"})
+        at.cluster("north").api.ask("user", "POST", f"{NAMESPACES}/team/pods", pod)
+    yield 40.0
+
+
+@plant("a changed tenants file is not taken over", hint=Hint(lowered, GENEROUS))
+def tenants_as_at_the_start(patches: Patches) -> None:
+    from dispatcher.service import assembly
+
+    patches.set(assembly, "changed_tenants", lambda tenants, ledger, fleet: nullcontext())
+
+
+@plant("pods of namespaces that move are charged to nobody", hint=Hint(moved, GENEROUS))
+def moved_uncharged(patches: Patches) -> None:
+    from dispatcher.plugins.tenant_quota import TenantQuota
+
+    patches.set(TenantQuota, "restore", lambda self, pod_info, row, fleet: None)
+
+
+@plant("changed tenants hold until the dispatcher leads again", hint=Hint(lowered_and_led_again, GENEROUS))
+def tenants_of_one_term(patches: Patches) -> None:
+    from dispatcher.service.leading.term_runner import TermRunner
+
+    real = TermRunner.take_policies
+
+    def take(self: Any, changed: Any) -> None:
+        real(self, changed)
+        self._config = replace(self._config, tenants=GENEROUS.tenants)
+
+    patches.set(TermRunner, "take_policies", take)
+
+
+@plant("for a group no quota is asked", hint=Hint(no_quota_for_all, GENEROUS))
+def groups_unlimited(patches: Patches) -> None:
+    from dispatcher.plugins.tenant_quota import TenantQuota
+
+    real: Any = TenantQuota._refusal
+
+    def refusal(self: Any, tenant: Any, asked: Any, pod_info: Any, fleet: Any) -> Any:
+        return None if pod_info.pod.group is not None else real(self, tenant, asked, pod_info, fleet)
+
+    patches.set(TenantQuota, "_refusal", refusal)
+
+
+@plant("of a group those start for whom quota is left", hint=Hint(no_quota_for_all, GENEROUS))
+def partly_paid_groups(patches: Patches) -> None:
+    from tests.simulation.planted.groups import partial_groups
+
+    partial_groups(patches)
