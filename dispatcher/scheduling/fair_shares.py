@@ -6,13 +6,14 @@ borrowed of what it could. Pods of a tenant that has others below it, and those 
 together, are as two tenants below it (`share_of_own`, `share_below`).
 """
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Mapping
+from itertools import zip_longest
 from math import ceil
 
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 from dispatcher.scheduling.tenants.shares import NO_SHARE, WHOLE, FairShare
-from dispatcher.scheduling.tenants.tree import TenantNode
+from dispatcher.scheduling.tenants.tree import NOTHING, TenantNode
 from shared.model.tenant import WEIGHT_ONE
 
 _AHEAD = WHOLE // 200
@@ -65,13 +66,11 @@ class LedgerShares:
         """
         node = self._ledger.tree.nodes[tenant]
         amounts = charge_of(pod_info.pod)
-        before = _borrowed(node)
+        before = _borrowed(node, NOTHING)
         pods = most
         while pods > 1:
-            node.charge(amounts, pods)
-            after = _borrowed(node)
-            node.charge(amounts, -pods)
-            if all(now <= was + _AHEAD for now, was in zip(after, before, strict=True)):
+            after = _borrowed(node, {name: pods * amount for name, amount in amounts.items()})
+            if all(now <= was + _AHEAD for now, was in zip_longest(after, before, fillvalue=0)):
                 break
             pods = max(pods // 4, 1)
         return pods
@@ -156,14 +155,12 @@ class DecayedShares(LedgerShares):
         return {above.name for one in changed if one in nodes for above in nodes[one].path}
 
 
-def _borrowed(node: TenantNode) -> list[int]:
-    """How much of what it could borrow it has borrowed, in billionths, whatever its weight; then
-    the same of those that it is part of.
+def _borrowed(node: TenantNode, more: Mapping[str, int]) -> list[int]:
+    """How much of what it could borrow it has borrowed if it used `more`, in billionths, whatever
+    its weight; before that the same of those that it is part of. Zeros at the end are left out.
+    First of all its own pods, where others are part of it.
     """
-    found = [node.share_of_own().billionths] if node.children else []
-    above: TenantNode | None = node
-    while above is not None:
-        weight = above.tenant.weight or WEIGHT_ONE
-        found.append(above.share().billionths * weight // WEIGHT_ONE)
-        above = above.parent
+    found = [node.share_of_own(more).billionths] if node.children else []
+    for one, share in zip(node.path[1:], node.shares(more), strict=False):
+        found.append(share.billionths * (one.tenant.weight or WEIGHT_ONE) // WEIGHT_ONE)
     return found

@@ -166,11 +166,12 @@ class TenantNode:
         borrowed = self.borrowed(resource, more)
         return fair_share(borrowed, self.parent.potential[resource], self.tenant.weight)
 
-    def share_of_own(self) -> FairShare:
-        """Of its own pods, as if they were those of a tenant below it that was given its nominal."""
-        return self._share_of_part(
-            {name: self._own(name) - self.given[name] for name in self.quota}
-        )
+    def share_of_own(self, more: Mapping[str, int] = NOTHING) -> FairShare:
+        """Of its own pods, as if they were those of a tenant below it that was given its nominal,
+        and if these used `more`.
+        """
+        used = {name: self._own(name) + more.get(name, 0) for name in self.quota}
+        return self._share_of_part({name: used[name] - self.given[name] for name in self.quota})
 
     def share_below(self) -> FairShare:
         """Of all tenants below it, as if they were one that was given what they lend."""
