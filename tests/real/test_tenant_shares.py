@@ -20,8 +20,8 @@ from tests.system.cluster_api import eventually
 from tests.system.harness import HOME, System
 
 CPUS, NODES, GRACE_S = 40, 2, 5
-SETTLE_S, WINDOW_S = 25, 45
-LENT_S, BACK_S = 10, 20
+SETTLE_S, WINDOW_S = 20, 30
+LENT_S, BACK_S = 10, 45
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def test_what_a_tenant_leaves_is_lent_and_handed_back_when_borrowers_have_had_th
     write_tenants(tenants, CPUS, given=True)
     eventually(lambda: "changed policies hold from now on" in system.log, 30, lambda: system.log)
     demand.endless = True
-    lent = lend(demand, SETTLE_S)
+    lent = lend(demand, SETTLE_S / 2)
     late_s = lent.back_s - GRACE_S
     say(f"{lent.lent_s:.1f} s until it is lent; {lent.evicted} evicted, {late_s:.1f} s beyond their grace")
     assert lent.lent_s <= LENT_S
