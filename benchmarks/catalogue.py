@@ -14,6 +14,7 @@ from benchmarks import (
     listing,
     scheduler_perf,
     tenant_shares,
+    tenants_on_planes,
     tracing,
     waiting_groups,
 )
@@ -48,6 +49,7 @@ _OWN = (
     *mixed.CASES,
     *first_pods.CASES,
     *tenant_shares.CASES,
+    *tenants_on_planes.CASES,
     *tracing.CASES,
     *gangs.CASES,
 )
@@ -59,6 +61,7 @@ _SECONDS = {
     "list_and_decode": 40,
     "fragmentation": 60,
     "tenant_shares": 100,
+    "tenants_on_planes": 900,
     "closed_loop": 40,
     "fleet_of_agents": 240,
     "fleet_of_a_million": 180,

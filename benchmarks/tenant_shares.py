@@ -14,6 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
@@ -37,9 +38,9 @@ WEIGHTS = {"red": 5, "green": 3, "blue": 2}
 GRACE_S = 30.0  # the pods' terminationGracePeriodSeconds
 _PARTS = sum(WEIGHTS.values())
 _CLUSTER = "east"
-_SIZES = (250, 500, 1000)  # milli-CPU
+SIZES = (250, 500, 1000)  # milli-CPU
 _NODE = {"cpu": 32_000, "memory": 128 * 2**30, "pods": 500}
-_STEP_S = 0.1
+_STEP_S = 0.03  # not in step with the pauses of the queue, of 100 ms
 _LEAST_S, _MORE_S = 20.0, 100.0  # a pod runs so long at least, and so much longer in the mean
 _WINDOW_S, _WINDOWS = 300.0, 2
 _CPUS = 80
@@ -77,9 +78,14 @@ def jain(amounts: Sequence[float]) -> float:
     return sum(amounts) ** 2 / (len(amounts) * sum(one * one for one in amounts))
 
 
+def due(cpu: int, name: str) -> int:
+    """A tenant's part by weight, in milli-CPU."""
+    return cpu * WEIGHTS[name] // _PARTS
+
+
 def copies(cpu: int) -> int:
     """How many pods ask for twice as much, about."""
-    return 2 * cpu * len(_SIZES) // sum(_SIZES)
+    return 2 * cpu * len(SIZES) // sum(SIZES)
 
 
 class Loop:
@@ -87,11 +93,14 @@ class Loop:
     of that itself, else it borrows all of it. Whatever was borrowed is taken back (`reclaim: any`).
     """
 
-    def __init__(self, seed: int, cpus: int = _CPUS, *, given: bool) -> None:
+    def __init__(
+        self, seed: int, cpus: int = _CPUS, *, given: bool, step_s: float = _STEP_S
+    ) -> None:
         self.now = 1000.0
         self.cpu = 1000 * cpus
         self.evicted = 0
         self.endless = False  # from then on no pod ends by itself
+        self._step_s = step_s
         self._dice = random.Random(seed)
         self._numbers = itertools.count()
         self._revision = itertools.count(1)
@@ -113,12 +122,12 @@ class Loop:
         top = {} if given else {"cpu": Share(absolute=self.cpu)}
         yield Tenant("all", (), top, reclaim=ANY_PRIORITY)
         for name, weight in WEIGHTS.items():
-            own = {"cpu": Share(absolute=self.cpu * weight // _PARTS)} if given else {}
+            own = {"cpu": Share(absolute=self.due(name))} if given else {}
             yield Tenant(name, (name,), own, parent="all", weight=1000 * weight)
 
     def due(self, name: str) -> int:
         """A tenant's part by weight, in milli-CPU."""
-        return self.cpu * WEIGHTS[name] // _PARTS
+        return due(self.cpu, name)
 
     def used(self, *names: str) -> int:
         """Milli-CPU of pods that are bound and not gone."""
@@ -137,7 +146,7 @@ class Loop:
     def run(self, seconds: float) -> Window:
         """Time passes."""
         integral = Counter[str]()
-        steps = round(seconds / _STEP_S)
+        steps = round(seconds / self._step_s)
         for _ in range(steps):
             self._step()
             integral.update(self._used)
@@ -146,7 +155,7 @@ class Loop:
     def seconds_until(self, amount: int, *names: str, most: float = 600.0) -> float:
         """Until these tenants use so much, but for the largest pod; TimeoutError after `most`."""
         start = self.now
-        while self.used(*names) <= amount - max(_SIZES):
+        while self.used(*names) <= amount - max(SIZES):
             if self.now - start > most:
                 raise TimeoutError(f"{self.used(*names)} of {amount}m is used after {most:.0f} s")
             self._step()
@@ -155,11 +164,11 @@ class Loop:
     # --- the fleet
 
     def _step(self) -> None:
-        self.now += _STEP_S
+        self.now += self._step_s
         ended = []
         while self._ends and self._ends[0][0] <= self.now:
             ended.append(heapq.heappop(self._ends)[1])
-        there = [self._pods[uid] for uid in ended if uid in self._pods]
+        there = [self._pods[uid] for uid in dict.fromkeys(ended) if uid in self._pods]
         self._gone([pod.uid for pod in there if pod.terminating or not self.endless])
         while self._core.folding:
             self._take(self._core.handle(events.FoldOn(_CLUSTER), self.now))
@@ -197,7 +206,7 @@ class Loop:
             name,
             f"{name}-{number}",
             labels={"app": name},
-            requests={"cpu": self._dice.choice(_SIZES)},
+            requests={"cpu": self._dice.choice(SIZES)},
             scheduler_name=SCHEDULER_NAME,
             owner=f"replicaset-{name}",
         )
@@ -244,11 +253,36 @@ def _node(number: int) -> Node:
     return Node(name, f"uid-{name}", ready=True, allocatable=_NODE)
 
 
-def steady(loop: Loop, windows: int, window_s: float = _WINDOW_S) -> list[Window]:
-    """All ask for more than there is; what they use after a window in which it settles."""
+class Sharing(Protocol):
+    """A `Loop`, or the same on real clusters (`tenants_on_planes.Demand`)."""
+
+    cpu: int
+    evicted: int
+    endless: bool
+
+    def due(self, name: str) -> int:
+        """As `Loop.due`."""
+
+    def demand(self, name: str) -> None:
+        """As `Loop.demand`."""
+
+    def leave(self, name: str) -> None:
+        """As `Loop.leave`."""
+
+    def run(self, seconds: float) -> Window:
+        """As `Loop.run`."""
+
+    def seconds_until(self, amount: int, *names: str) -> float:
+        """As `Loop.seconds_until`."""
+
+
+def steady(
+    loop: Sharing, windows: int, window_s: float = _WINDOW_S, settle_s: float = _WINDOW_S
+) -> list[Window]:
+    """All ask for more than there is; what they use once it has settled."""
     for name in WEIGHTS:
         loop.demand(name)
-    loop.run(window_s)
+    loop.run(settle_s)
     return [loop.run(window_s) for _ in range(windows)]
 
 
@@ -263,7 +297,7 @@ class Lending:
     evicted: int
 
 
-def lend(loop: Loop, settle_s: float = _WINDOW_S) -> Lending:
+def lend(loop: Sharing, settle_s: float = _WINDOW_S) -> Lending:
     """`red` leaves, and comes back when all it had is lent. No pod ends by itself from then on."""
     others = [name for name in WEIGHTS if name != "red"]
     for name in WEIGHTS:

@@ -62,7 +62,7 @@ def end_to_end(name: str, share: int) -> list[Row]:
 def _us(plane: ControlPlane) -> Contestant:
     (port,) = ports.reserve(1)
     port.release()  # held for long enough that nobody else of ours took it
-    return Dispatcher(plane, port.number)
+    return Dispatcher(plane, port=port.number)
 
 
 def _them(plane: ControlPlane) -> Contestant:

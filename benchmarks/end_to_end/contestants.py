@@ -81,13 +81,28 @@ class Dispatcher:
 
     pods_of = "global-dispatcher"
 
-    def __init__(self, plane: ControlPlane, port: int = 0) -> None:
-        kubeconfig = plane.kubeconfig_as(AGENT)
+    def __init__(
+        self,
+        *planes: ControlPlane,
+        port: int = 0,
+        agent: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> None:
+        """`agent`: settings of each agent. `more`: sections of dispatcher.yaml."""
         self.metrics_url = f"http://127.0.0.1:{port}/metrics" if port else ""
-        self._log = plane.directory / "dispatcher.log"
-        cluster = {"name": "bench", "context": plane.name, "kubeconfig": str(kubeconfig)}
-        self._config = plane.directory / "dispatcher.json"
-        self._config.write_text(json.dumps({"clusters": [cluster], "http": {"port": port}}))
+        folder = planes[0].directory
+        self._log = folder / "dispatcher.log"
+        clusters = [
+            {
+                "name": plane.name,
+                "context": plane.name,
+                "kubeconfig": str(plane.kubeconfig_as(AGENT)),
+                "agent": agent or {},
+            }
+            for plane in planes
+        ]
+        self._config = folder / "dispatcher.json"
+        self._config.write_text(json.dumps({"clusters": clusters, "http": {"port": port}, **more}))
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

@@ -23,7 +23,7 @@ _BEGIN, _END = (
     "<!-- figures: .venv/bin/python -m benchmarks table --write -->",
     "<!-- end of figures -->",
 )
-_MIXED = ("decide_small", "mixed_", "fleet_", "fail_over_")
+_MIXED = ("decide_small", "mixed_", "planes_", "fleet_", "fail_over_")
 _KINDS = "bound", "bound_cpu", "bound_tries"
 _ALL = f"{THEM}, all nodes scored"
 

@@ -47,6 +47,15 @@ OF_BENCHMARKS: dict[str, dict[str, str]] = {
         "first_pod_in_a_burst": "20,000 pods of a tenant wait: the first pod of another one",
         "others_before_it": "pods of the burst that are bound before that pod, once it has come",
     },
+    "tenants_on_planes": {
+        "planes_shares_off": "three tenants, weights 5:3:2, two real clusters: how far the worst "
+        "share of five minutes is from its due",
+        "planes_jain": "the same: Jain's index of share by weight, the worst five minutes",
+        "planes_quota_lent": "the same: from the end of a tenant's last pod until others use its "
+        "quota",
+        "planes_quota_back": "the same: from its return until it has its quota, beyond the grace "
+        "of who is evicted",
+    },
     "mixed_rules": {
         "mixed_500_classes_20_anti_affinity": "500 templates mixed, 20 % with anti-affinity by "
         "hostname",

@@ -73,9 +73,9 @@ class SchedulingQueue(QueuedGroups):
     """Holds every pod that waits. `classify` names the class of a pod: equal names are decided
     together.
 
-    Back-off starts at `first_s` and doubles to `longest_s`; after a refusal for quota alone it is
-    100 ms, or longer where many lines wait for quota. All operations are O(log n), `wake` and
-    `wake_rest` per pod they wake and class whose hint they ask for.
+    Back-off starts at `first_s` and doubles to `longest_s`; after a refusal for quota alone it ends
+    for all at once, after 100 ms, or later where many are refused so. All operations are O(log n),
+    `wake` and `wake_rest` per pod they wake and class whose hint they ask for.
     """
 
     def __init__(
@@ -95,9 +95,8 @@ class SchedulingQueue(QueuedGroups):
         self._flush_s = flush_s
         self._pods: dict[PodId, QueuedPod] = {}
         self._counts = dict.fromkeys(State, 0)
-        self.incoming: defaultdict[tuple[State, str], int] = defaultdict(
-            int
-        )  # pods into a state, by what moved them
+        # pods into a state, by what moved them
+        self.incoming: defaultdict[tuple[State, str], int] = defaultdict(int)
         self._active = active_pods_of(sort)
         self._retried = RetriedPods(self._active.whose)
         self._parked = ParkedPods()
@@ -148,8 +147,8 @@ class SchedulingQueue(QueuedGroups):
         entered = 0
         try:
             for pod_id, pod_info in pods:
-                grouped = pod_info.pod.group is not None
-                if grouped or pod_id in known or gate(pod_info) is not None:
+                singly = pod_info.pod.group is not None or now < self._parked.quota_at
+                if singly or pod_id in known or gate(pod_info) is not None:
                     items.append(self.add(pod_id, pod_info, now))
                     continue
                 order, class_key = (
@@ -169,9 +168,8 @@ class SchedulingQueue(QueuedGroups):
                 known[pod_id] = item
                 self._counts[_ACTIVE] += 1
                 entered += 1
-                self._active.add(
-                    item
-                )  # counted before: a QueueSort's keys may refuse to be compared
+                # counted before: a QueueSort's keys may refuse to be compared
+                self._active.add(item)
                 items.append(item)
         finally:
             if entered:
@@ -338,7 +336,7 @@ class SchedulingQueue(QueuedGroups):
         unflushed = self._unflushed
         tickets = self._tickets
         class_key = items[0].class_key
-        pause = self._pause if alone else self._pause_of(items[0], reasons)
+        pause = self._pause if alone else self._pause_of(items[0], reasons, now)
         self._note_claims(items, for_quota=reasons == QUOTA)
         for item in items:
             if item.attempts != attempts or line is None:
@@ -379,11 +377,11 @@ class SchedulingQueue(QueuedGroups):
         self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
         unflushed.forget_void(len(pods))
 
-    def _pause_of(self, item: QueuedPod, reasons: frozenset[Reason]) -> Backoff:
+    def _pause_of(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> Backoff:
         """The pauses of a pod that was refused for `reasons`, and of those that were refused alike."""
         if reasons != QUOTA or item.shape is not None or not self._gates.quota_alike(item.pod_info):
             return self._pause
-        return self._parked.quota_pause(self._pause.most_s)
+        return self._parked.quota_pause(now, self._pause.most_s)
 
     def _note_claims(self, items: Sequence[QueuedPod], *, for_quota: bool) -> None:
         """These were refused, for quota alone or for something else."""
@@ -549,7 +547,11 @@ class SchedulingQueue(QueuedGroups):
 
     def _try(self, item: QueuedPod, now: float, cause: str) -> None:
         """Make it active, or let it wait until it may be."""
-        if not item.attempts:
+        if cause == Cause.ADD and self._parked.waits_behind(item, self._gates, now):
+            item.ready_at = at = self._parked.quota_at
+            item.order = order_of(self._sort, item.pod_id, item.pod_info, item.queued_at, at)
+            self._move(item, _BACKOFF, cause)
+        elif not item.attempts:
             self._move(item, _ACTIVE, cause)
         elif self._retried.may_be_tried(item, now):
             self._leave(item)

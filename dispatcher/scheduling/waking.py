@@ -19,6 +19,7 @@ from typing import NamedTuple
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queued import (
     AT_A_TIME,
+    QUOTA,
     Cause,
     Gates,
     QueuedPod,
@@ -89,15 +90,29 @@ class ParkedPods:
     def __init__(self) -> None:
         self._idle = _Lines()
         self._tried = _Lines()
-        self.quota_lines = 0  # those that one quota refuses alike
+        self._of_quota: set[Hashable] = set()  # `_quota_key` of those that one quota refuses alike
+        self.quota_at = float("-inf")  # when these are tried again, in fair order
+        self._quota_tries = 0  # in vain, since it was set
 
-    def quota_pause(self, most_s: float) -> Backoff:
-        """How long lines that quota refuses back off: as long as each other, and no longer than the
-        tries of all cost; else quota that comes free meanwhile goes to whoever is not backing off,
-        whatever the shares.
+    def quota_pause(self, now: float, most_s: float) -> Backoff:
+        """How long pods that quota refused just now back off: until `quota_at`, all of them, and no
+        longer than their tries cost. Else quota that comes free meanwhile goes to whoever does not
+        back off, whatever the shares.
         """
-        pause_s = min(max(_QUOTA_S, self.quota_lines / _QUOTA_TRIES_PER_S), most_s)
-        return Backoff(pause_s, pause_s)
+        if now >= self.quota_at:
+            pause_s = max(_QUOTA_S, self._quota_tries / _QUOTA_TRIES_PER_S)
+            self.quota_at = now + min(pause_s, most_s)
+            self._quota_tries = 0
+        self._quota_tries += 1
+        left_s = self.quota_at - now
+        return Backoff(left_s, left_s)
+
+    def waits_behind(self, item: QueuedPod, gates: Gates, now: float) -> bool:
+        """Whether a new pod is tried when pods like it are that wait for quota."""
+        if now >= self.quota_at:
+            return False
+        item.kind = gates.kind_of(item.pod_info, QUOTA)
+        return _quota_key(item) in self._of_quota
 
     def line_of(self, item: QueuedPod, alike: Hashable) -> RefusedTogether:
         """Where a pod that is refused stands, to be entered there."""
@@ -105,7 +120,8 @@ class ParkedPods:
         if line is None:
             line = RefusedTogether(alike)
             self._idle.put(item, line)
-            self.quota_lines += line.is_of_quota
+            if line.is_of_quota:
+                self._of_quota.add(_quota_key(item))
         return line
 
     def leave(self, item: QueuedPod) -> None:
@@ -115,8 +131,11 @@ class ParkedPods:
         if line is None:
             return
         del line[item.pod_id]
-        if not line and (self._idle.take(item, line) or self._tried.take(item, line)):
-            self.quota_lines -= line.is_of_quota
+        if line:
+            return
+        was_here = self._idle.take(item, line) or self._tried.take(item, line)
+        if was_here and line.is_of_quota:
+            self._of_quota.discard(_quota_key(item))
 
     def popped(self, item: QueuedPod) -> None:
         """A pod that is tried for its line is decided now: the next event looks at the line again."""
@@ -166,6 +185,11 @@ class ParkedPods:
                         alike.setdefault((mask, kind, name), []).extend(lines.values())
         for found in alike.values():
             yield next(iter(found[0].values())), sum(map(len, found))
+
+
+def _quota_key(item: QueuedPod) -> Hashable:
+    """What pods have in common that stand in one line for quota."""
+    return item.class_key, item.pod_info.pod.priority, item.kind
 
 
 # What waking costs, in the time that it takes to ask about a line: about 3 us, so 9 ms are the most
@@ -291,6 +315,8 @@ class Waking:
                 continue
             first = next(iter(line.values()))
             is_helped = is_helped or gates.worth(event, first.pod_info, first.reasons)
+            if line.is_of_quota:
+                line.ready_at = max(line.ready_at, self._parked.quota_at)
             yield line if is_helped else None
             if not is_helped:
                 return

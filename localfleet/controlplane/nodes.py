@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # A pod says by the embedded kubelet's annotations how long it runs and how it ends; without, it
-# runs until deleted.
-from localfleet.embedded.kubelet.behaviour import EXIT_CODE, RUN_SECONDS
+# runs until deleted, and is gone at once then. One that says how long it takes to stop takes all of
+# its grace.
+from localfleet.embedded.kubelet.behaviour import EXIT_CODE, RUN_SECONDS, STOP_SECONDS
 
 Object = dict[str, Any]
 
@@ -124,6 +125,7 @@ def stages() -> list[Object]:
             "Pod",
             [{"key": ".metadata.deletionTimestamp", "operator": "Exists"}],
             {"delete": True},
+            delay={"durationMilliseconds": 0, "durationFrom": {"expressionFrom": _GRACE_ENDS}},
         ),
     ]
 
@@ -159,6 +161,8 @@ _RUNS_ON = {"key": f'.metadata.annotations["{RUN_SECONDS}"]', "operator": "DoesN
 # once each time that its node is lost, so the two write no more often than that.
 _STATUS_SYNC = {"durationMilliseconds": 2_000, "jitterDurationMilliseconds": 10_000}
 _RUN_TIME = f'.metadata.annotations["{RUN_SECONDS}"] + "s"'
+# It is by this much later than the deletion was asked for.
+_GRACE_ENDS = f'select( .metadata.annotations["{STOP_SECONDS}"] ) | .metadata.deletionTimestamp'
 
 
 def _phase(phase: str) -> Object:

@@ -17,7 +17,7 @@ def test_a_window_says_how_far_the_worst_share_is_from_its_due() -> None:
 
 
 def test_with_weights_5_3_2_and_endless_demand_shares_are_within_two_percent() -> None:
-    (window,) = steady(Loop(1, given=False), 1, 40)
+    (window,) = steady(Loop(1, given=False), 1, 20, 20)
     assert window.furthest <= 0.02
     assert window.jain >= 0.99
     assert window.busy >= 0.99
@@ -26,7 +26,7 @@ def test_with_weights_5_3_2_and_endless_demand_shares_are_within_two_percent() -
 
 def test_idle_quota_is_lent_within_a_second_and_comes_back_as_evictions_are_paced() -> None:
     """By evictions alone: 50 at once, then one a second, each with its grace."""
-    found = lend(Loop(0, given=True), 30)
+    found = lend(Loop(0, 24, given=True, step_s=0.1), 10)
     assert found.lent_s <= 1
     assert found.evicted > 0
     assert found.back_s <= GRACE_S + found.evicted + 15

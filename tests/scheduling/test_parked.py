@@ -305,8 +305,6 @@ def test_who_waits_for_quota_waits_for_no_pod_of_lower_priority() -> None:
         queue.add(("a", "low"), pod("low").labels(app="u").placed(), at)
         queue.wake(WakeEvent.QUOTA_FREED, at)
         refuse(queue, at, QUOTA)
-    queue.add(("a", "low-2"), pod("low-2").labels(app="u").placed(), 7)
-    refuse(queue, 7, QUOTA)
     queue.wake(WakeEvent.QUOTA_FREED, 7)
     assert queue.counts()["backoff"] == 1, "low, until 7.1"
     queue.add(("a", "high"), pod("high").labels(app="u").priority(9).placed(), 7)
@@ -317,20 +315,64 @@ def test_who_waits_for_quota_waits_for_no_pod_of_lower_priority() -> None:
     assert names(tried(queue, 7.1)) == ["high", "low"]
 
 
-@pytest.mark.parametrize(("lines", "rounds", "pause_s"), [(1, 4, 0.1), (100, 4, 0.4), (2600, 1, 10)])
-def test_the_more_wait_for_quota_the_longer_each_backs_off_whatever_its_attempts(
-    lines: int, rounds: int, pause_s: float
+def test_all_that_wait_for_quota_are_tried_at_the_same_time_whenever_they_were_refused() -> None:
+    queue = SchedulingQueue(ByPriority(), by_app)
+    for app, at in (("u", 7), ("v", 7), ("w", 7.05)):
+        queue.add(("a", app), pod(app).labels(app=app).placed(), at)
+        refuse(queue, at, QUOTA)
+    queue.wake(WakeEvent.QUOTA_FREED, 7.06)
+    assert names(tried(queue, 7.06)) == []
+    assert refuse(queue, 7.1, QUOTA) == ["u", "v", "w"]
+    queue.wake(WakeEvent.QUOTA_FREED, 60)
+    (first,) = queue.pop_class(60, 1)
+    queue.unschedulable_all([first], QUOTA, 60)
+    assert names(tried(queue, 60.01)) == ["v", "w"], "which are tried already"
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "with others"])
+def test_a_new_pod_waits_with_those_like_it_that_wait_for_quota(together: bool) -> None:
+    queue = SchedulingQueue(ByPriority(), by_app)
+    queue.add(("a", "old"), pod("old").labels(app="u").placed(), 0)
+    refuse(queue, 7, QUOTA)
+    new = [(("a", app), pod(app).labels(app=app).placed()) for app in "uv"]
+    if together:
+        queue.add_all(new, 7.05)
+    else:
+        for pod_id, pod_info in new:
+            queue.add(pod_id, pod_info, 7.05)
+    assert names(tried(queue, 7.05)) == ["v"], "none like it was refused"
+    queue.wake(WakeEvent.QUOTA_FREED, 7.06)
+    assert names(tried(queue, 7.1)) == ["old", "u"]
+    queue.add(("a", "late"), pod("late").labels(app="u").placed(), 7.2)
+    assert names(tried(queue, 7.2)) == ["late"]
+
+
+def test_a_new_pod_does_not_wait_with_pods_of_its_class_that_wait_for_quota_of_another_tenant() -> None:
+    class ByNamespace(Alike):
+        def kind_of(self, pod_info: PodInfo, reasons: frozenset[Reason]) -> Hashable:
+            return pod_info.pod.namespace, reasons
+
+    queue = SchedulingQueue(ByPriority(), by_app, gates=ByNamespace())
+    queue.add(("a", "old"), pod("old").labels(app="u").placed(), 0)
+    refuse(queue, 7, QUOTA)
+    queue.add(("a", "new"), pod("new").namespace("theirs").labels(app="u").placed(), 7.05)
+    assert names(tried(queue, 7.05)) == ["new"]
+
+
+@pytest.mark.parametrize(("lines", "pause_s"), [(1, 0.1), (100, 0.4), (900, 3.6)])
+def test_the_more_are_refused_for_quota_the_later_all_are_tried_again_whatever_their_attempts(
+    lines: int, pause_s: float
 ) -> None:
     queue = SchedulingQueue(ByPriority(), lambda pod_info: pod_info.pod.name)
     ids = [("a", f"p{number}") for number in range(lines)]
     for pod_id in ids:
         queue.add(pod_id, pod(pod_id[1]).placed(), 0)
-    for now in range(0, 60 * rounds, 60):
+    for now in (0, 60, 120):
         queue.wake(WakeEvent.QUOTA_FREED, now)
         while batch := queue.pop_class(now, 9):
             queue.unschedulable_all(batch, QUOTA, now)
-    last = max(item.ready_at for pod_id in ids if (item := queue.get(pod_id)) is not None)
-    assert last == pytest.approx(now + pause_s, abs=0.01)
+    ready_at = {item.ready_at for pod_id in ids if (item := queue.get(pod_id)) is not None}
+    assert sorted(ready_at) == pytest.approx([now + pause_s], abs=0.01)
 
 
 def test_quota_that_is_asked_of_each_pod_says_nothing_of_others() -> None:
