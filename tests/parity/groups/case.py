@@ -26,7 +26,8 @@ class Gang:
     @property
     def needed(self) -> int:
         """So many of those that wait start together, or none does."""
-        return max(1, int(self.group["spec"]["schedulingPolicy"]["gang"]["minCount"]) - len(self.placed))
+        gang = self.group["spec"]["schedulingPolicy"].get("gang", {"minCount": 1})
+        return max(1, int(gang["minCount"]) - len(self.placed))
 
     @property
     def topology_key(self) -> str:

@@ -17,7 +17,7 @@ from tests.parity.compare import TOLERANCE, Difference, differences
 from tests.parity.generate_nodes import ZONE
 from tests.parity.groups.case import Gang, GroupVerdict
 from tests.parity.groups.generate import RACK
-from tests.parity.groups.ours import GroupSide, only_in
+from tests.parity.groups.ours import GroupSide, is_alone, only_in
 from tests.parity.oracle import filters
 from tests.parity.oracle.judge import Oracle
 from tests.parity.oracle.requests import requests
@@ -34,7 +34,7 @@ _MOST_TIES = 2000  # ways to break ties that are looked at
 
 @dataclass
 class GroupReport:
-    """`counts`: groups, those beside members that run, whole, in part, waiting, members, tables. `rows`: intended
+    """`counts`: groups, basic, beside members that run, whole, in part, waiting, members, tables. `rows`: intended
     differences. `found`: all others.
     """
 
@@ -70,6 +70,7 @@ def examine(fleet: Case, verdicts: Sequence[GroupVerdict], report: GroupReport) 
 def _count(report: GroupReport, theirs: GroupVerdict) -> None:
     many, placed = len(theirs.gang.members), len(theirs.placed)
     report.counts["groups"] += 1
+    report.counts["basic"] += "basic" in theirs.gang.group["spec"]["schedulingPolicy"]
     report.counts["beside members that run"] += bool(theirs.gang.placed)
     report.counts["whole" if placed == many else "in part" if placed else "waiting"] += 1
     report.counts["members"] += many
@@ -93,7 +94,8 @@ class _Examined:
         for domain, tables in theirs.tables.items():
             yield from self._in_domain(domain, tables, held)
         yield from self._shares(held)
-        yield from self._where(held, self._side.place(gang))
+        if not is_alone(gang):
+            yield from self._where(held, self._side.place(gang))
 
     def _differs(self, what: str, theirs: Any, ours: Any, node: str = "") -> Difference:
         return Difference(self._gang.key, what, theirs, ours, node)

@@ -77,7 +77,7 @@ def _gang(dice: Dice, fleet: str, name: str) -> Gang:
     ]
     level, priority = pick(dice, _LEVELS), pick(dice, ("", "", *_CLASSES))
     least = dice.number(1, len(members)) if chance(dice, 40) else len(members)
-    spec: Object = {"schedulingPolicy": {"gang": {"minCount": least}}}
+    spec: Object = {"schedulingPolicy": {"basic": {}} if chance(dice, 20) else {"gang": {"minCount": least}}}
     if level:
         spec["schedulingConstraints"] = {"topology": [{"key": level}]}
     for one in members:

@@ -33,7 +33,7 @@ class GroupSide(OurSide):
         """Where it goes: pod -> node, empty if it waits; nothing is booked."""
         items = _items(gang)
         group = items[0][1].pod.group
-        assert group is not None
+        assert group is not None, f"{gang.key} is none to us"
         with self._profiles.what_if():
             results = place_group(self._profiles, group, items, _running(gang)).results
         assert not any(getattr(one, "victims", ()) for one in results), f"{gang.key} evicts"
@@ -44,7 +44,8 @@ class GroupSide(OurSide):
         """Domain of that label -> how many members are held, if it is as many as are needed."""
         items = _items(gang)
         group = items[0][1].pod.group
-        assert group is not None
+        if group is None:
+            return self._held_alone(gang)
         members = Members(self._profiles, group, items, _running(gang))
         key = _key(topology_key)
         found = dict[str, int]()
@@ -56,9 +57,24 @@ class GroupSide(OurSide):
                 found[place.value.partition("/")[2] if topology_key else EVERYWHERE] = many
         return found
 
+    def _held_alone(self, gang: Gang) -> dict[str, int]:
+        """The same, each decided by itself."""
+        booked = []
+        for pod in gang.members:
+            if node := self.judge(pod).node:
+                self.book(pod, node)
+                booked.append(pod)
+        self.leave(booked)
+        return {EVERYWHERE: len(booked)} if booked else {}
+
     def leave(self, pods: list[Object]) -> None:
         """These pods are gone."""
         self.follow(Verdict("", victims=frozenset(map(key_of, pods))))
+
+
+def is_alone(gang: Gang) -> bool:
+    """Whether each of its pods is decided by itself here."""
+    return _items(gang)[0][1].pod.group is None
 
 
 def only_in(topology_key: str, domain: str) -> Domains:
@@ -78,11 +94,11 @@ def _running(gang: Gang) -> list[tuple[str, str]]:
 def _items(gang: Gang) -> list[Item]:
     seen = KUBERNETES.seen(json.dumps(gang.group).encode())
     assert seen is not None
-    assert seen.group is not None, f"{gang.key} is not read"
+    assert not seen.holds, f"{gang.key} is not read"
     return [_item(pod, seen.group) for pod in gang.members]
 
 
-def _item(pod: Object, group: Group) -> Item:
+def _item(pod: Object, group: Group | None) -> Item:
     seen = pod_seen(json.dumps(pod).encode())
     assert seen is not None
     assert seen.pod is not None

@@ -34,5 +34,5 @@ def test_gangs_of_twelve_fleets_start_as_under_kube_scheduler(capsys: pytest.Cap
     assert set(report.rows) <= {DOMAIN, NARROWER, TIES}
     assert report.counts["whole"] > FLEETS
     assert report.counts["waiting"] > FLEETS
-    assert report.counts["beside members that run"] > FLEETS
+    assert min(report.counts[one] for one in ("basic", "beside members that run")) > FLEETS / 2
     assert report.counts["tables"] > 10 * FLEETS
