@@ -159,7 +159,7 @@ class Loop:
         ended = []
         while self._ends and self._ends[0][0] <= self.now:
             ended.append(heapq.heappop(self._ends)[1])
-        there = [self._pods[uid] for uid in ended if uid in self._pods]
+        there = [self._pods[uid] for uid in dict.fromkeys(ended) if uid in self._pods]
         self._gone([pod.uid for pod in there if pod.terminating or not self.endless])
         while self._core.folding:
             self._take(self._core.handle(events.FoldOn(_CLUSTER), self.now))
@@ -300,7 +300,7 @@ def tenant_shares(share: int) -> list[Row]:
             pods,
             max(one.back_s for one in lent) - GRACE_S,
             "s",
-            None,
+            10,
             "virtual, beyond the grace of 30 s of those that are evicted, the worst",
         ),
     ]
