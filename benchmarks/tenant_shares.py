@@ -334,7 +334,7 @@ def tenant_shares(share: int) -> list[Row]:
             pods,
             max(one.back_s for one in lent) - GRACE_S,
             "s",
-            None,
+            10,
             "virtual, beyond the grace of 30 s of those that are evicted, the worst",
         ),
     ]

@@ -482,14 +482,16 @@ class SchedulingQueue(QueuedGroups):
                 item.line = None
                 self._wake([ToActivate.next_of(line)], now)
 
-    def activate(self, pod_id: PodId, now: float) -> None:
-        """Try an unschedulable pod again, after what is left of its back-off; others are left
-        alone.
+    def activate(self, pod_id: PodId, now: float, *, at_once: bool = False) -> None:
+        """Try an unschedulable pod again, after what is left of its back-off, or `at_once`; others
+        are left alone.
         """
         item = self._pods.get(pod_id)
         if item is not None and (group := self.groups.waits_in(item)) is not None:
             item = group.lead
-        if item is not None and item.state is _UNSCHEDULABLE:
+        waits = (_UNSCHEDULABLE, _BACKOFF) if at_once else (_UNSCHEDULABLE,)
+        if item is not None and item.state in waits:
+            item.ready_at = min(item.ready_at, now) if at_once else item.ready_at
             self._ready(item, now, Cause.ACTIVATED)
 
     def flush(self, now: float) -> None:

@@ -9,12 +9,13 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from dispatcher.scheduling.framework import ClusterInfo, PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.quota_claims import QuotaClaims
+from dispatcher.scheduling.quota_holds import QuotaHolds
 from dispatcher.scheduling.tenants.owners import TenantOwners
 from dispatcher.scheduling.tenants.places import TenantPlaces, parts_of
 from dispatcher.scheduling.tenants.shares import FairShare
@@ -131,8 +132,7 @@ class QuotaLedger:
             _MEMO_LIMIT
         )  # equal ones are kept once
         self.claims = QuotaClaims()
-        # quota that is kept for pods while others give it back: it counts as used
-        self._holds: dict[PodId, Charge] = {}
+        self._holds = QuotaHolds()
         # of a tenant: its mean share of late, its share, and since when (`fair_shares`)
         self.past: dict[str, tuple[float, float, float]] = {}
         # tenants that were charged, or given back to, since somebody emptied it
@@ -172,7 +172,7 @@ class QuotaLedger:
                     del charges[uid]
         self._hold(tenants, tree)
         self.claims.clear()  # all that wait are tried again, and say so
-        self._holds.clear()
+        self._holds = QuotaHolds()
 
     def _hold(self, tenants: Sequence[Tenant], tree: TenantTree) -> None:
         self.tenants = tuple(tenants)
@@ -253,41 +253,39 @@ class QuotaLedger:
         if all(amount <= limits.get(name, amount) for name, amount in amounts.items()):
             self.claims.put(pod_id, tenant, priority, self._charge(tenant, amounts).amounts)
 
-    def hold(self, pod_id: PodId, tenant: str, amounts: Mapping[str, int]) -> None:
+    def hold(
+        self,
+        pod_id: PodId,
+        tenant: str,
+        amounts: Mapping[str, int],
+        leaving: Iterable[PodId] = (),
+    ) -> list[PodId]:
         """Keep so much for a pod that waits, above the limit if need be, until it is charged or
-        this is taken back: nobody else is charged for it then.
+        this is taken back: nobody else is charged for it then. Who of those that leave gives some
+        of it back (`quota_holds`).
         """
         self.drop_hold(pod_id)
         self.claims.drop(pod_id)
-        self._holds[pod_id] = self._charge(tenant, amounts)
-        self.tree.nodes[tenant].charge(amounts)
         self.charged_since.add(tenant)
+        nodes = self.tree.nodes
+        charged = ((one, self.charged(one)) for one in leaving)
+        given = ((one, nodes[its.tenant], its.amounts) for one, its in charged if its is not None)
+        return self._holds.put(pod_id, nodes[tenant], self._charge(tenant, amounts).amounts, given)
 
     def drop_hold(self, pod_id: PodId) -> bool:
         """Nothing is kept for the pod any more; whether anything was."""
-        held = self._holds.pop(pod_id, None)
-        if held is not None:
-            self.tree.nodes[held.tenant].charge(held.amounts, -1)
-            self.charged_since.add(held.tenant)
-        return held is not None
+        whose = self._holds.drop(pod_id)
+        if whose is not None:
+            self.charged_since.add(whose.name)
+        return whose is not None
 
     def holds(self, pod_id: PodId) -> bool:
         """Whether quota is kept for the pod."""
         return pod_id in self._holds
 
-    @contextmanager
-    def holds_aside(self, pod_ids: Iterable[PodId]) -> Iterator[None]:
+    def holds_aside(self, pod_ids: Iterable[PodId]) -> AbstractContextManager[None]:
         """While these pods themselves are looked at."""
-        holds = self._holds
-        held = [holds[pod_id] for pod_id in pod_ids if pod_id in holds] if holds else ()
-        aside = [(self.tree.nodes[one.tenant], one.amounts) for one in held]
-        for node, amounts in aside:
-            node.charge(amounts, -1)
-        try:
-            yield
-        finally:
-            for node, amounts in aside:
-                node.charge(amounts)
+        return self._holds.aside(pod_ids)
 
     def charges(self) -> Iterator[tuple[PodId, Charge]]:
         """What each pod is charged."""
@@ -445,12 +443,14 @@ class QuotaLedger:
             self.tree.nodes[charge.tenant].charge(charge.amounts, -1)
             self.charged_since.add(charge.tenant)
             self.unsynced.note(charge.tenant, pod_id[0], charge.amounts, -1)
+            self._holds.left(pod_id)
         return charge
 
     def put_back(self, pod_id: PodId, charge: Charge | None) -> None:
         """Charge what was released, the exact inverse of `release`."""
         if charge is not None:
             self.charge(pod_id, charge.tenant, charge.amounts)
+            self._holds.back(pod_id)
 
     def charged(self, pod_id: PodId) -> Charge | None:
         """What a pod is charged now."""

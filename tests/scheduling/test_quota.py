@@ -189,3 +189,78 @@ def test_of_what_is_given_back_not_even_the_name_is_kept() -> None:
     unsynced.note("t", "a", {"cpu": 2, "odd": 3}, 1)
     unsynced.note("t", "a", {"cpu": 1, "odd": 3}, -1)
     assert unsynced.charged("t", "a") == {"cpu": 1}
+
+
+def all_of(ledger: QuotaLedger) -> int:
+    return ledger.tree.nodes["all"].usage.get("cpu", 0)
+
+
+TEAMS = [
+    Tenant("all", (), {"cpu": Share(absolute=6)}),
+    Tenant("red", ("red",), {}, parent="all"),
+    Tenant("blue", ("blue",), {}, parent="all"),
+]
+
+
+def test_quota_that_is_kept_for_one_and_still_used_by_another_counts_once() -> None:
+    """The example of `quota_holds`."""
+    ledger = QuotaLedger(TEAMS)
+    for at in range(6):
+        ledger.charge(("a", f"{at}"), "blue", {"cpu": 1})
+    ledger.hold(("a", "red"), "red", {"cpu": 3}, [("a", f"{at}") for at in range(3)])
+    assert (all_of(ledger), ledger.tree.nodes["red"].usage) == (6, {"cpu": 3})
+    ledger.release(("a", "0"))
+    assert all_of(ledger) == 6
+    ledger.release(("a", "5"))
+    assert all_of(ledger) == 5, "one is free"
+    with ledger.holds_aside([("a", "red")]):
+        assert all_of(ledger) == 4, "what the pod itself has to wait for"
+    ledger.charge(("a", "red"), "red", {"cpu": 3})
+    assert all_of(ledger) == 7
+
+
+def test_below_a_tenant_that_lends_not_all_both_count() -> None:
+    lends = Share(absolute=1)
+    red = Tenant("red", ("red",), {"cpu": Share(absolute=3)}, "all", lending_limit={"cpu": lends})
+    ledger = QuotaLedger([TEAMS[0], red, TEAMS[2]])
+    ledger.charge(("a", "0"), "blue", {"cpu": 3})
+    ledger.hold(("a", "red"), "red", {"cpu": 3}, [("a", "0")])
+    assert all_of(ledger) == 3 + 1
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(("charge", "release", "try", "hold", "drop", "aside")), st.integers(0, 5)))
+
+
+@given(STEPS, st.lists(st.integers(1, 4), min_size=6, max_size=6))
+def test_what_counts_is_what_is_used_and_of_what_is_kept_no_less_than_those_that_leave_do_not_use(
+    steps: list[tuple[str, int]], sizes: list[int]
+) -> None:
+    """Whatever is charged, given back, tried and kept in which order; and at the end all is as at first."""
+    ledger = QuotaLedger(TEAMS)
+    used: dict[int, int] = {}
+    kept: dict[int, int] = {}
+    for step, at in steps:
+        pod_id, waits = ("a", f"{at}"), ("a", f"waits-{at}")
+        if step == "charge":
+            ledger.charge(pod_id, "blue", {"cpu": sizes[at]})
+            used[at] = sizes[at]
+        elif step == "release":
+            ledger.release(pod_id)
+            used.pop(at, None)
+        elif step == "try":
+            ledger.put_back(pod_id, ledger.release(pod_id))
+        elif step == "hold":
+            ledger.hold(waits, "red", {"cpu": sizes[at]}, [("a", f"{one}") for one in (at, (at + 1) % 6)])
+            kept[at] = sizes[at]
+        elif step == "drop":
+            ledger.drop_hold(waits)
+            kept.pop(at, None)
+        else:
+            with ledger.holds_aside([("a", f"waits-{one}") for one in kept]):
+                assert all_of(ledger) == sum(used.values())
+        assert max(sum(used.values()), sum(kept.values())) <= all_of(ledger) <= sum(used.values()) + sum(kept.values())
+        assert ledger.tree.nodes["red"].usage.get("cpu", 0) == sum(kept.values())
+    for at in range(6):
+        ledger.drop_hold(("a", f"waits-{at}"))
+        ledger.release(("a", f"{at}"))
+    assert all_of(ledger) == 0

@@ -160,7 +160,7 @@ class Deciding:
             if state.queue.groups:
                 if state.queue.is_lead(batch[0]):
                     budget -= self._decide_group(batch[0], now, event.clock)
-                    if event.enough():
+                    if self._ends_round(event):
                         break
                     continue
                 batch = self._before_lead(batch)
@@ -186,10 +186,14 @@ class Deciding:
             self.binding.follow(now)
             self._placed(ready, results, now)
             self._wake_for_lapsed(nominees, now)
-            has_newcomer = state.queue.take_newcomer() and event.in_rounds
-            if event.enough() or has_newcomer:
+            if self._ends_round(event):
                 break
         self.binding.expire(now)
+
+    def _ends_round(self, event: events.Decide) -> bool:
+        """Whether others wait for what was decided last, as that of a tenant that had none."""
+        has_newcomer = self._state.queue.take_newcomer() and event.in_rounds
+        return event.enough() or has_newcomer
 
     def _placed(self, items: Sequence[QueuedPod], results: Sequence[Result], now: float) -> None:
         """What follows where pods, all of one profile, got places."""

@@ -6,20 +6,22 @@ important pod of each is first: who of those that have borrowed has to go so tha
 or if quota is left, who on one node. Nothing need be free on any node before. Then the quota is
 kept for the pod (`QuotaLedger.hold`) and its place promised, so that nobody takes what comes free,
 not who replaces the victims either; and these are evicted, within budgets. Pods that are evicted
-for another one count as gone, and what is kept for that as used: no two pods reclaim the same.
+for another one count as gone, and what is kept for that as used: no two pods reclaim the same. For
+a pod within its tenant's own that fits once all those have left the same is done, and nobody goes.
 
 It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
-is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`; pods like it
+is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`, `_LEFT_S` once
+all victims have left; pods like it
 ask again after a pause that doubles, or once their tenant has clearly less, and its tenant after
 such a pause where it is gone. Evictions are paced: `timing.reclaims_per_s`, and 50 times as many at
 once, for all and for each tenant. However many go at once for one pod: its tenant waits for them
-all, others for `_OTHERS_REST_S` at most. Those in other clusters are paced as all evictions abroad
-(`preemptors`), which the pod's own cluster has to confirm first.
+all, as does who needs so many as well, others for `_OTHERS_REST_S` at most. Those in other clusters
+are paced as all evictions abroad (`preemptors`), which the pod's own cluster has to confirm first.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -46,7 +48,6 @@ from dispatcher.scheduling.tenants.reclaim import (
     victims,
 )
 from dispatcher.scheduling.tenants.shares import NO_SHARE, FairShare
-from dispatcher.scheduling.tenants.tree import TenantNode
 from shared.messages.pod_cache import PodCache
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
@@ -63,8 +64,10 @@ _AT_ONCE_S = 50.0
 _LONGEST_REST_S = 600.0
 _OTHERS_REST_S = 60.0
 _LONGEST_S = 900.0  # that quota is kept for a pod whose victims do not leave
+_LEFT_S = 60.0  # once they have left
 _PAUSE = Backoff(10.0, 600.0)
 _MOST_LOOKED_AT = 16  # pods that wait, in one look
+_MOST_UNDER_WAY = 512  # of a tenant
 _MOST_NODES = 64  # on which there is room without some pods, and of these so many are tried
 _TRIED = 4
 _MOST_WORK = 50_000  # pods that may go, each looked at for each that waits, in one look
@@ -74,18 +77,23 @@ _importance_of = attrgetter("pod_info.pod.priority")
 
 
 def _kind_of(item: QueuedPod) -> Hashable:
-    """What pods have in common that ask for the same."""
-    return item.class_key, item.pod_info.pod.priority
+    """What pods have in common that ask for the same, and groups that start with as many."""
+    pod = item.pod_info.pod
+    return item.class_key, pod.priority, pod.group.min_count if pod.group else 0
 
 
 def _goes_first(one: Candidate) -> tuple[int, float, PodId]:
     return one.priority, -(one.started or float("inf")), one.pod_id
 
 
-class _Reclaim(NamedTuple):
-    """Under way for a pod, or for members of a group that start with it."""
+@dataclass(slots=True)
+class _Reclaim:
+    """Under way for a pod, or for members of a group that start with it, which ask for so much
+    together; `until` it is given up.
+    """
 
-    since: float
+    until: float
+    asked: Mapping[str, int]
     victims: tuple[PodId, ...]
     members: tuple[PodId, ...]
     tenant: str
@@ -93,8 +101,8 @@ class _Reclaim(NamedTuple):
 
 
 class _Rest(NamedTuple):
-    """Pods of a kind ask again then, after so many tries in vain; or once the share of their
-    tenant with one of them is well below what it was.
+    """Until when somebody is left alone. Pods of a kind ask again then, after so many tries in
+    vain, or once the share of their tenant with one of them is well below what it was.
     """
 
     until: float
@@ -107,6 +115,20 @@ class _Rest(NamedTuple):
         return now < self.until and not share < well_below
 
 
+@dataclass(slots=True)
+class _Turns:
+    """Of a tenant: when a pod of it was looked at last, its evictions, and since when it may have
+    others evicted again; the same where its pods were gone (`tries` in a row) before they had what
+    was taken back for them.
+    """
+
+    pace: Allowance
+    looked_at: float = float("-inf")
+    open_at: float = float("-inf")
+    asks_at: float = float("-inf")
+    tries: int = 0
+
+
 class Reclaiming:
     """Looks and orders; `ledger`: whose tenants lend and borrow."""
 
@@ -116,24 +138,21 @@ class Reclaiming:
         self._ledger = ledger
         self._view = view_of(state.fleet)
         self._under_way: dict[PodId, _Reclaim] = {}
-        self._again: PodCache[Hashable, _Rest] = PodCache(_MOST_KEPT)  # kinds of pods
-        # when tenants ask again whose pods were gone before they had what was taken back for them
-        self._gone_again: dict[str, tuple[float, int]] = {}
-        self._spared: PodCache[PodId, float] = PodCache(_MOST_KEPT)  # since when
-        # in this look: who needs nobody to go, and so has the quota that others may not count on
-        self._served: list[tuple[TenantNode, Mapping[str, int]]] = []
+        # until when kinds of pods do not ask, and pods that were not evicted are not asked
+        self._rests: PodCache[Hashable, _Rest] = PodCache(2 * _MOST_KEPT)
+        self._tenants: dict[str, _Turns] = {}
         # charged pods that are on their way out, whoever deleted them, and since when
         self._leaving: dict[PodId, float] = {}
         self._budgets = Budgets(self._view.objects)  # as they are in this look
         self._looked_at = float("-inf")
         self._look_s = _LOOK_S
-        self._turns: dict[str, float] = {}  # tenant -> when a pod of it was looked at last
         per_s = state.timing.reclaims_per_s
-        self._pace = Allowance(_AT_ONCE_S * per_s, per_s, _OTHERS_REST_S)
+        self._at_once = _AT_ONCE_S * per_s
+        self._pace = Allowance(self._at_once, per_s, _OTHERS_REST_S)
         self._open_at = float("-inf")
+        self._large = Allowance(self._at_once, per_s, _LONGEST_REST_S)  # of more than that at once
+        self._large_at = float("-inf")
         self._per_s = per_s
-        # of each tenant that has reclaimed: its own, and since when it may again
-        self._of_tenants: dict[str, tuple[Allowance, float]] = {}
         self._wanted: tuple[int, bool] = (-1, False)
         evictions.on_refused = self._refused
 
@@ -143,26 +162,18 @@ class Reclaiming:
         if not self._is_wanted() or now - self._looked_at < self._look_s:
             return
         self._looked_at = now
-        if self._turns.keys() - self._ledger.tree.nodes.keys():
-            self._turns.clear()  # tenants that are no more
-            self._gone_again.clear()
-            for name in self._of_tenants.keys() - self._ledger.tree.nodes.keys():
-                del self._of_tenants[name]
+        for name in self._tenants.keys() - self._ledger.tree.nodes.keys():
+            del self._tenants[name]
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
         self._budgets = Budgets(self._view.objects)
         candidates = self._candidates(now)
-        try:
-            for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
-                if now < self._open_at:
-                    break
-                # another one of its class may have asked in vain just now
-                if not self._rests(item, now) and self._asks(item, now):
-                    self._reclaim(item, candidates, now)
-        finally:
-            for node, asked in self._served:
-                node.charge(asked, -1)
-            self._served.clear()
+        for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
+            if now < self._open_at:
+                break
+            # another one of its class may have asked in vain just now
+            if not self._is_resting(item, now) and self._asks(item, now):
+                self._reclaim(item, candidates, now)
 
     def _is_wanted(self) -> bool:
         """Whether any tenant reclaims at all."""
@@ -182,23 +193,37 @@ class Reclaiming:
         """
         refused = list(self._state.queue.refused())
         self._look_s = max(_LOOK_S, len(refused) / _LINES_PER_S)
-        found = [
-            item
-            for line, reasons in refused
-            if reasons == QUOTA or self._may_be_lent(line, reasons)
-            if not self._rests(next(iter(line.values())), now)
-            for item in islice(line.values(), _MOST_LOOKED_AT)
-            if item.state is State.UNSCHEDULABLE and self._asks(item, now)
-        ]
+        under_way = Counter(known.tenant for known in self._under_way.values())
+        found = list[QueuedPod]()
+        for line, reasons in refused:
+            first = next(iter(line.values()))
+            theirs = under_way[self._ledger.tenant_of_pod(first.pod_info) or ""]
+            if (
+                (reasons == QUOTA or self._may_be_lent(line, reasons))
+                and theirs < _MOST_UNDER_WAY
+                and not self._is_resting(first, now)
+            ):
+                found += [
+                    item
+                    for item in islice(line.values(), _MOST_LOOKED_AT + theirs)
+                    if item.state is State.UNSCHEDULABLE and self._asks(item, now)
+                ]
         found.sort(key=lambda one: (-_importance_of(one), one.queued_at, one.pod_id))
         taken = Counter[str]()
         turns: list[tuple[int, float]] = []
         for item in found:
             tenant = self._ledger.tenant_of_pod(item.pod_info) or ""
-            turns.append((taken[tenant], self._turns.get(tenant, float("-inf"))))
+            turns.append((taken[tenant], self._turns_of(tenant).looked_at))
             taken[tenant] += 1
         order = sorted(range(len(found)), key=turns.__getitem__)
         return [found[at] for at in order[:_MOST_LOOKED_AT]]
+
+    def _turns_of(self, tenant: str) -> _Turns:
+        found = self._tenants.get(tenant)
+        if found is None:
+            pace = Allowance(self._at_once, self._per_s, _LONGEST_REST_S)
+            found = self._tenants[tenant] = _Turns(pace)
+        return found
 
     def _may_be_lent(self, line: RefusedTogether, reasons: frozenset[Reason]) -> bool:
         """Whether nodes are full, some of whose pods use what their tenants have borrowed."""
@@ -209,9 +234,9 @@ class Reclaiming:
         root = self._ledger.tree.nodes[tenant].root
         return any(one.share() > NO_SHARE for one in root.subtree())
 
-    def _rests(self, item: QueuedPod, now: float) -> bool:
+    def _is_resting(self, item: QueuedPod, now: float) -> bool:
         """Whether pods of its kind have asked in vain, and nothing is better for them since."""
-        rest = self._again.get(_kind_of(item))
+        rest = self._rests.get(_kind_of(item))
         return rest is not None and rest.holds(now, self._share_with(item))
 
     def _share_with(self, item: QueuedPod) -> FairShare:
@@ -227,8 +252,7 @@ class Reclaiming:
         tenant = self._ledger.tenant_of_pod(pod_info)
         if (
             tenant is None
-            or now < self._gone_again.get(tenant, (now, 0))[0]
-            or (tenant in self._of_tenants and now < self._of_tenants[tenant][1])
+            or now < max(self._turns_of(tenant).asks_at, self._turns_of(tenant).open_at)
             or item.pod_id in self._under_way
             or policy_of(self._ledger.tree.nodes[tenant])[0] == NEVER
         ):
@@ -252,7 +276,7 @@ class Reclaiming:
         tenant = ledger.tenant_of_pod(pod_info)
         if tenant is None:
             return
-        self._turns[tenant] = now
+        self._turns_of(tenant).looked_at = now
         members = state.queue.groups.starting_with(item)
         whole = as_one([one.pod_info for one in members]).pod
         totals = state.fleet.allocatable_total(ledger.tree.of_parts)
@@ -262,39 +286,38 @@ class Reclaiming:
         going = [*dict.fromkeys((*ordered, *leaving))]
         asked = charge_of(whole)
         claimant = Claimant(tenant, whole.priority, asked)
-        taken, places = self._found(members, claimant, candidates, going)
-        if not places:
-            self._wait(item, now)
+        taken, places, within_own = self._found(members, claimant, candidates, going)
+        if not places or not (taken or within_own):
+            self._wait(item, now)  # what comes free is for whoever is next in fair order
             return
-        if not taken:  # quota has come free since it was refused, or does once all have left
-            node = ledger.tree.nodes[tenant]
-            node.charge(asked)
-            self._served.append((node, asked))
-            if not going:
-                state.queue.activate(pod_id, now)
+        if len(taken) > self._at_once and now < self._large_at:
             return
         why = self._why(tenant, taken, pod_info)
         gone = frozenset(one.pod_id for one in taken)
+        awaited = set(gone)
+        for one in members:
+            asked_each = charge_of(one.pod_info.pod)
+            awaited.update(ledger.hold(one.pod_id, tenant, asked_each, [*gone, *going]))
         for one in members:
             place = places[one.pod_id]
-            ledger.hold(one.pod_id, tenant, charge_of(one.pod_info.pod))
             state.profiles.nominations.put(
-                Nominee(one.pod_id, one.pod_info, place.cluster, place.node, gone, why)
+                Nominee(
+                    one.pod_id, one.pod_info, place.cluster, place.node, frozenset(awaited), why
+                )
             )
         kind = _kind_of(item)
-        self._under_way[pod_id] = _Reclaim(now, tuple(gone), tuple(places), tenant, kind)
+        self._under_way[pod_id] = _Reclaim(
+            now + _LONGEST_S, asked, tuple(awaited), tuple(places), tenant, kind
+        )
         self._charge(tenant, len(taken), now)
         state.counters[COUNTER, tenant] += len(taken)
         self._order(taken, pod_id, now)
 
     def _charge(self, tenant: str, count: int, now: float) -> None:
+        turns = self._turns_of(tenant)
         self._open_at = now + self._pace.take(now, count)
-        burst = _AT_ONCE_S * self._per_s
-        own, _ = self._of_tenants.get(tenant) or (
-            Allowance(burst, self._per_s, _LONGEST_REST_S),
-            now,
-        )
-        self._of_tenants[tenant] = own, now + own.take(now, count)
+        self._large_at = now + self._large.take(now, count)
+        turns.open_at = now + turns.pace.take(now, count)
 
     def _found(
         self,
@@ -302,13 +325,16 @@ class Reclaiming:
         claimant: Claimant,
         candidates: Sequence[Candidate],
         going: Sequence[PodId],
-    ) -> tuple[Sequence[Candidate], Mapping[PodId, Decision]]:
-        """Who has to go beside those that are going already, and where the pods go then."""
+    ) -> tuple[Sequence[Candidate], Mapping[PodId, Decision], bool]:
+        """Who has to go beside those that are going already, where the pods go then, and whether
+        their tenant borrows nothing with them.
+        """
         ledger = self._ledger
         out = [(one, ledger.release(one)) for one in going]
         gone = set(going)
         left = [one for one in candidates if one.pod_id not in gone]
         try:
+            within_own = not ledger.tree.nodes[claimant.tenant].shares(claimant.asked)
             by_quota = victims(ledger.tree, claimant, self._within_budgets(left, going))
             alone = by_quota is not None and len(members) == 1
             on_nodes = self._on_nodes(claimant, left, going) if alone else []
@@ -320,8 +346,8 @@ class Reclaiming:
                 continue
             places = self._places_without(members, [*going, *(one.pod_id for one in taken)])
             if len(places) == len(members):
-                return taken, places
-        return (), {}
+                return taken, places, within_own
+        return (), {}, within_own
 
     def _on_nodes(
         self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]
@@ -402,10 +428,10 @@ class Reclaiming:
         return [one for one in found if one.group not in staying] if staying else found
 
     def _may_go(self, occupant: Occupant, runs_until: float, now: float) -> bool:
-        since = self._spared.get(occupant.pod_id)
+        spared = self._rests.get(occupant.pod_id)
         return (
             not occupant.assumed
-            and (since is None or now - since >= _SPARED_S)
+            and (spared is None or spared.until <= now)
             and (not occupant.pod_info.pod.started or runs_until <= now)
             and self._evictions.may_evict(occupant, "")
         )
@@ -484,9 +510,9 @@ class Reclaiming:
         for pod_id, known in list(self._under_way.items()):
             if any(self._ledger.charged(one) is not None for one in known.members):
                 self._keep_no_more(pod_id, now)  # it has its place
-                self._again.pop(known.kind)
+                self._rests.pop(known.kind)
                 continue
-            stands = now - known.since < _LONGEST_S and all(
+            stands = now < known.until and all(
                 self._ledger.holds(one)
                 and state.profiles.nominations.of(one) is not None
                 and state.queue.get(one) is not None
@@ -499,7 +525,14 @@ class Reclaiming:
                 elif state.tracked.get(pod_id) is None:
                     self._rest(known.tenant, now)
             elif all(state.fleet.occupant(one) is None for one in known.victims):
-                state.queue.activate(pod_id, now)
+                known.until = min(known.until, now + _LEFT_S)
+                if self._fits(known):
+                    state.queue.activate(pod_id, now, at_once=True)
+
+    def _fits(self, known: _Reclaim) -> bool:
+        """Whether its quota is free by now: others may be given back theirs as well."""
+        with self._ledger.holds_aside(known.members):
+            return self._ledger.exceeded(known.tenant, known.asked, None) is None
 
     def _keep_no_more(self, pod_id: PodId, now: float) -> None:
         """Nothing is kept any more for those that have no place: others may have it."""
@@ -516,19 +549,20 @@ class Reclaiming:
         """Pods of others were evicted for one that is gone: whoever does so again and again asks
         ever more rarely.
         """
-        again_at, tries = self._gone_again.get(tenant, (now, 0))
-        if now < again_at:
+        turns = self._turns_of(tenant)
+        if now < turns.asks_at:
             return  # of several that went together
-        if now - again_at > _LONGEST_REST_S:
-            tries = 0
-        self._gone_again[tenant] = (now + _PAUSE.after(tries + 1), tries + 1)
+        if now - turns.asks_at > _LONGEST_REST_S:
+            turns.tries = 0
+        turns.tries += 1
+        turns.asks_at = now + _PAUSE.after(turns.tries)
 
     def _wait(self, item: QueuedPod, now: float) -> None:
-        known = self._again.get(_kind_of(item))
+        known = self._rests.get(_kind_of(item))
         tries = 1 if known is None else known.tries + 1
         rest = _Rest(now + _PAUSE.after(tries), tries, self._share_with(item))
-        self._again.put(_kind_of(item), rest)
+        self._rests.put(_kind_of(item), rest)
 
     def _refused(self, pod_id: PodId, now: float) -> None:
         """The pod was not evicted: others are asked meanwhile."""
-        self._spared.put(pod_id, now)
+        self._rests.put(pod_id, _Rest(now + _SPARED_S, 1, NO_SHARE))

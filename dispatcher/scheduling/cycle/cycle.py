@@ -504,10 +504,11 @@ class Scheduler(AssumedPods):
         """A refusal that no room helps against (quota, Reserve): the pod's nomination ends, its
         room is for others.
 
-        kube-scheduler's clearNominatedNode. Not of one that waits for quota to be given back.
+        kube-scheduler's clearNominatedNode. Not of one for which quota is given back: who has that
+        done sees to it.
         """
         nominee = self.nominations.of(pod_id)
-        if why.reason is not Reasons.QUOTA or nominee is None or not nominee.waits_for_quota:
+        if why.reason is not Reasons.QUOTA or nominee is None or not nominee.reclaims:
             self.nominations.drop(pod_id)
         return self.refused(pod_id, pod_info, why)
 

@@ -2,13 +2,13 @@
 
 Arithmetic on the tree of tenants alone; it is as before at the end. Victims are chosen greedily:
 of the branches that have borrowed what is missing the one with the highest share gives first, in it
-the least important pod that started last. A pod may be taken if the claimant's policy lets it be,
-and if it stays fair:
+the least important pod that started last, rather one no larger than what was borrowed. A pod may be
+taken if the claimant's policy lets it be, and if it stays fair:
 
 - where the claimant's branch borrows none of what is missing with its pod, whatever the other has;
 - else by the strategies in order (Kueue's preemptionStrategies): `LessThanOrEqualToFinalShare`, the
   claimant's share with its pod is no more than the victim's without (S2-a); `LessThanInitialShare`,
-  it is less than the victim's as it is (S2-b).
+  it is less than the victim's as it is (S2-b), and the victim is no larger than what was borrowed.
 
 Branches are those below the lowest node that claimant and victim are both part of. Pods of a lower
 priority of the claimant's own tenant may go in any case. At the end all that can stay do: victims
@@ -36,6 +36,7 @@ from shared.model.tenant import (
 )
 
 _MOST = 256  # units that are taken for one claimant
+_MOST_COMPARED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,16 +209,42 @@ class _Search:
     def _next(self) -> _Unit | None:
         """Of the tenants that may give the one with the highest share, from the branches down."""
         missing = self._missing()
-        best: tuple[list[FairShare], str] | None = None
+        best: tuple[list[FairShare], str, int] | None = None
         for tenant, units in self._left.items():
             while units and not _has_any(units[-1], missing):
                 units.pop()  # what it has is not missing, and will not be
-            if not units or not self._may_take(tenant, units[-1], missing):
+            if not units:
+                continue
+            at = self._least_harm(tenant, units, missing)
+            if not self._may_take(tenant, units[at], missing):
                 continue
             shares = [one.share() for one in self._chain(tenant)]
-            if best is None or (shares, tenant) > best:
-                best = (shares, tenant)
-        return self._left[best[1]].pop() if best is not None else None
+            if best is None or (shares, tenant, at) > best:
+                best = (shares, tenant, at)
+        return self._left[best[1]].pop(best[2]) if best is not None else None
+
+    def _least_harm(self, tenant: str, units: Sequence[_Unit], missing: Sequence[str]) -> int:
+        """The last of the least important that leaves its tenant what that was given, else the
+        last: who loses more than it has borrowed takes it back from others.
+        """
+        last = len(units) - 1
+        lowest = units[last].importance[0]
+        for at in range(last, max(last - _MOST_COMPARED, -1), -1):
+            if units[at].importance[0] != lowest:
+                break
+            if _has_any(units[at], missing) and self._leaves_own(tenant, units[at], missing):
+                return at
+        return last
+
+    def _leaves_own(self, tenant: str, unit: _Unit, missing: Sequence[str]) -> bool:
+        """Whether its tenant has borrowed as much of what is missing as it has."""
+        if tenant == self._claimant.tenant or self._room:
+            return True
+        return all(
+            node.borrowed(name) >= sum(one.amounts.get(name, 0) for one in unit.pods)
+            for node in self._chain(tenant)
+            for name in missing
+        )
 
     def _may_take(self, tenant: str, unit: _Unit, missing: Sequence[str]) -> bool:
         if tenant == self._claimant.tenant:
@@ -232,7 +259,7 @@ class _Search:
         if keeps:
             return True
         if self._strategy == INITIAL_SHARE:
-            return wanted < other.share()
+            return wanted < other.share() and self._leaves_own(tenant, unit, missing)
         self._charge(unit, -1)
         left = other.share()
         self._charge(unit, 1)

@@ -4,7 +4,7 @@ Per node and resource (Kueue's resource_node.go and fair_sharing.go, in pkg/cach
 
     quota     = nominal + sum over children (quota - kept)     what its subtree was given
     kept      = max(0, quota - lendingLimit); 0 without one    what of it is lent to nobody outside
-    usage     = own charges + sum over children max(0, usage - kept)
+    usage     = own charges + sum over children max(0, usage - kept), each amount once
     available = max(0, kept - usage) + available of the parent, but no more than
                 quota + borrowingLimit - usage; quota - usage where there is no parent
     potential = available in a tree of which nothing is used
@@ -32,7 +32,8 @@ class TenantNode:
     """One node: what was said of it, what follows from the fleet, and what is used.
 
     `own`: what is charged to it itself; `beside`: what counts besides, though nobody saw it in this
-    life. `version` grows with each change of what its subtree uses or was given.
+    life; `once`: what would count twice (`quota_holds`). `version` grows with each change of what its
+    subtree uses or was given.
     """
 
     tenant: Tenant
@@ -40,6 +41,7 @@ class TenantNode:
     children: "list[TenantNode]" = field(default_factory=list)
     own: Resources = field(default_factory=dict)
     beside: Mapping[str, int] = field(default_factory=dict)
+    once: Resources = field(default_factory=dict)
     usage: Resources = field(default_factory=dict)
     given: Resources = field(default_factory=dict)  # nominal, of each that is limited in the tree
     quota: Resources = field(default_factory=dict)  # of the same
@@ -128,6 +130,12 @@ class TenantNode:
             if amount:
                 _add(self.own, resource, times * amount)
                 self._use(resource, times * amount)
+
+    def count_once(self, amounts: Mapping[str, int], times: int = 1) -> None:
+        """So much of what is used here or below would count twice; of a negative number no more."""
+        for resource, amount in amounts.items():
+            _add(self.once, resource, times * amount)
+            self._use(resource, -times * amount)
 
     def _use(self, resource: str, more: int) -> None:
         before = self.usage.get(resource, 0)
@@ -253,6 +261,8 @@ class TenantNode:
         self.usage = dict(self.own)
         for resource, amount in self.beside.items():
             _add(self.usage, resource, amount)
+        for resource, amount in self.once.items():
+            _add(self.usage, resource, -amount)
         for child in self.children:
             for resource, used in child.usage.items():
                 _add(self.usage, resource, max(0, used - child.kept.get(resource, 0)))

@@ -480,6 +480,63 @@ def test_a_tenant_that_has_many_evicted_at_once_waits_for_them_longer_than_other
     assert world.placed("red") == 2
 
 
+def test_no_second_pod_that_needs_many_at_once_goes_before_the_time_of_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Six go at once, where two may, and one more each second: whosever the pods are."""
+    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._AT_ONCE_S", 2.0)
+    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._OTHERS_REST_S", 1.0)
+    world = World(team("red", 6), team("green", 6), team("blue", 0), room=(12,))
+    world.come(*(f"blue-{at}" for at in range(12)))
+    world.come("red-big", "green-big", cpu=6)
+    world.run(3)
+    assert len(world.evicted) == 6
+    world.run(5)
+    assert len(world.evicted) == 12
+
+
+def test_a_pod_whose_victims_have_left_waits_for_those_of_no_other() -> None:
+    world = lent(goes_after=60)
+    world.come("red-1", "red-2")
+    world.run(2)
+    assert len(world.evicted) == 2
+    world.leave(world.names()[0])
+    world.leaving.pop(world.names()[0])
+    world.run(3)
+    assert (world.placed("red"), world.placed("blue")) == (1, 5)
+
+
+def test_what_comes_free_while_victims_leave_is_not_kept_twice() -> None:
+    world = World(team("red", 4), team("green", 2), team("blue", 2))
+    world.goes_after = 60
+    world.come(*(f"blue-{at}" for at in range(8)))
+    world.come("red-1", cpu=2)
+    world.run(2)
+    assert len(world.evicted) == 2
+    world.leave("blue-7")
+    world.come("green-1")
+    world.run(3)
+    assert (world.placed("red"), world.placed("green")) == (0, 1)
+    world.check(8)
+
+
+def test_all_pods_of_one_kind_get_back_what_is_theirs_within_the_grace_and_some_seconds() -> None:
+    world = World(team("red", 40), team("blue", 0), room=(50,), again=True, goes_after=30)
+    world.come(*(f"blue-{at}" for at in range(40)))
+    world.come(*(f"red-{at}" for at in range(80)))
+    world.run(36)
+    assert (world.placed("red"), len(world.evicted)) == (40, 40)
+
+
+def test_a_larger_group_that_asks_in_vain_does_not_keep_a_smaller_one_of_its_kind_from_asking() -> None:
+    world = lent()
+    for name, size in (("large", 5), ("small", 2)):
+        group = Group("annotation", name, "", size, "cluster")
+        world.submit(*(world.built(f"red-{name}-{at}").set(group=group).build() for at in range(size)))
+        world.run(3)
+    assert (world.placed("red"), len(world.evicted)) == (2, 2)
+
+
 def test_evictions_are_paced() -> None:
     world = World(team("red", 100), team("blue", 0), room=(200,))
     world.come(*(f"blue-{at}" for at in range(80)))

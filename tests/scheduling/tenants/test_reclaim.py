@@ -1,5 +1,7 @@
 """Who gives back what was borrowed: worked examples, and laws over trees, pods and claimants."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -117,6 +119,22 @@ def test_the_initial_share_lets_a_large_pod_go_that_the_final_one_spares() -> No
         tree = tree_of(team("red", 0), team("blue", 0), top=top)
         there = [*pods(tree, "red", 3), *pods(tree, "blue", 1, cpu=6)]
         assert names(victims(tree, Claimant("red", 0, {"cpu": 2}), there)) == want
+
+
+def test_of_equal_pods_one_goes_that_leaves_its_tenant_what_that_was_given() -> None:
+    tree = tree_of(team("red", 4), team("blue", 4))
+    large = [replace(one, pod_id=("a", "large"), started=9.0) for one in pods(tree, "blue", 1, cpu=4)]
+    there = [*pods(tree, "blue", 1), *large]
+    assert tree.nodes["blue"].borrowed("cpu") == 1
+    assert names(victims(tree, Claimant("red", 0, {"cpu": 4}), there)) == ["blue-0-0"]
+
+
+def test_who_borrows_itself_takes_nothing_of_what_another_was_given() -> None:
+    tree = tree_of(team("red", 2, weight=9000), team("blue", 4))
+    there = [*pods(tree, "red", 1), *pods(tree, "blue", 1, cpu=5)]
+    claimant = Claimant("red", 0, {"cpu": 2})
+    assert tree.nodes["blue"].share() > tree.nodes["red"].share(claimant.asked)
+    assert victims(tree, claimant, there) is None
 
 
 def replace_nominal(tenant: Tenant, cpu: int) -> Tenant:
