@@ -11,7 +11,7 @@ from dispatcher.cli.joining import reviews
 from dispatcher.cli.joining.agents import DEPLOYMENTS
 from dispatcher.cli.joining.needed_rights import features, needs
 from dispatcher.cli.joining.reviews import BINDINGS, REVIEWS, SELF_REVIEWS
-from dispatcher.cli.joining.rights import WHO_AM_I, all_lacking, lacking, lacking_here
+from dispatcher.cli.joining.rights import WHO_AM_I, all_lacking, has_evicted, lacking, lacking_here
 from dispatcher.cli.operate.members import Member, MemberError, reached
 from dispatcher.config.sections import ClusterSection
 from dispatcher.service.run import read_config
@@ -80,8 +80,8 @@ class Cluster:
             raise MemberError(self.refuses[path], f"{path} is refused")
 
 
-async def told(cluster: Cluster, *, moving: bool = False) -> list[Finding]:
-    return await lacking(cast(Member, cluster), moving)
+async def told(cluster: Cluster, *, evicting: bool = False) -> list[Finding]:
+    return await lacking(cast(Member, cluster), evicting)
 
 
 async def test_agents_that_may_do_all_are_asked_as_the_accounts_of_their_pods_and_nothing_is_found() -> None:
@@ -250,11 +250,11 @@ async def test_exec_is_missed_only_where_the_agents_file_turns_it_on(settings: s
     assert len(found) == lacks
 
 
-async def test_evictions_are_missed_only_where_the_dispatcher_rebalances() -> None:
+async def test_evictions_are_missed_only_where_the_dispatcher_has_pods_evicted() -> None:
     denied = {("create", "pods/eviction", "")}
     assert await told(Cluster(*SPLIT, denied=denied)) == []
-    (found,) = await told(Cluster(*SPLIT, denied=denied), moving=True)
-    assert found.text.endswith("may not create pods/eviction: rebalancing moves no pods")
+    (found,) = await told(Cluster(*SPLIT, denied=denied), evicting=True)
+    assert found.text.endswith("may not create pods/eviction: no pod is moved by rebalancing, or gives quota back")
 
 
 @pytest.mark.parametrize("path", [DEPLOYMENTS, REVIEWS])
@@ -308,6 +308,15 @@ async def test_the_clusters_of_a_configuration_are_asked(fleet: EmbeddedFleet, t
     rows = [{"name": name, "context": name, "kubeconfig": str(fleet.kubeconfig)} for name in ("east", "west")]
     file.write_text(json.dumps({"clusters": rows}))
     assert await lacking_in(file) == []
+
+
+@pytest.mark.parametrize(("reclaim", "asked"), [("any", True), ("lower_priority", True), ("never", False)])
+def test_tenants_that_take_quota_back_need_the_right_to_evict(tmp_path: Path, reclaim: str, asked: bool) -> None:
+    tenants = {"name": "red", "namespaces": ["east/red"], "nominal": {"cpu": 2}, "reclaim": reclaim}
+    (tmp_path / "tenants.yaml").write_text(json.dumps({"tenants": [tenants]}))
+    file = tmp_path / "dispatcher.yaml"
+    file.write_text(json.dumps({"clusters": [{"name": "east", "context": "east"}], "tenants": "tenants.yaml"}))
+    assert has_evicted(read_config(file)[0]) == asked
 
 
 @pytest.mark.parametrize(

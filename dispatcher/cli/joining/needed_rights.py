@@ -248,9 +248,9 @@ NEEDS = (
         "executor",
         "pods/eviction",
         "create",
-        "rebalancing moves no pods",
+        "no pod is moved by rebalancing, or gives quota back",
         NOTE,
-        "rebalancing",
+        "evicting",
         SERVED,
     ),
     Need(
@@ -352,12 +352,12 @@ def features(text: str) -> set[str]:
     return {name for name, wanted in on.items() if wanted}
 
 
-def needs(component: str, on: set[str], moving: bool = False) -> list[Need]:
+def needs(component: str, on: set[str], evicting: bool = False) -> list[Need]:
     """Of a Deployment of the agent's chart, by its label: `observer`, `executor`, or `agent`, which
-    is both. `moving`: the dispatcher's rebalancing evicts pods.
+    is both. `evicting`: rebalancing moves pods, or tenants take quota back.
     """
     split = component != "agent"
-    wanted = {"", *on, *(("split",) if split else ()), *(("rebalancing",) if moving else ())}
+    wanted = {"", *on, *(("split",) if split else ()), *(("evicting",) if evicting else ())}
     found = [one for one in NEEDS if one.when in wanted and (not split or one.half == component)]
     within = dict(one.split("/", 1) for one in on if "/" in one)
     return [

@@ -22,6 +22,7 @@ from dispatcher.cli.joining.reviews import Reviews, Who
 from dispatcher.cli.operate.members import Member, MemberError, Members, chosen
 from dispatcher.config import DispatcherConfig, agent_settings
 from dispatcher.config.sections import ClusterSection
+from shared.model.tenant import NEVER
 
 WHO_AM_I = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 ABOUT = "rights of the agent"
@@ -38,36 +39,42 @@ async def all_lacking(config: DispatcherConfig, members: Members, only: str = ""
     """Rights and policies that are not there, in each cluster of a configuration, or in one; of
     those that cannot be reached nothing is known.
     """
-    moving = config.rebalancing.mode == "on"
-    asked = [_of(section, member, moving) for section, member in chosen(config, members, only)]
+    evicting = has_evicted(config)
+    asked = [_of(section, member, evicting) for section, member in chosen(config, members, only)]
     return [one for found in await asyncio.gather(*asked) for one in found]
 
 
-async def _of(cluster: ClusterSection, member: Member, moving: bool) -> list[Finding]:
+def has_evicted(config: DispatcherConfig) -> bool:
+    """Whether agents are asked to evict pods: for rebalancing, or tenants that take quota back."""
+    reclaims = any(one.reclaim not in ("", NEVER) for one in config.tenants)
+    return config.rebalancing.mode == "on" or reclaims
+
+
+async def _of(cluster: ClusterSection, member: Member, evicting: bool) -> list[Finding]:
     """Of one cluster; what its API server answers, of whatever form, hides nothing of the others."""
     try:
         if await uncertain(cluster, member):
             return []
         started_here = cluster.via == "ray"
         return [
-            *await lacking(member, moving),
-            *(await lacking_here(cluster, member, moving) if started_here else ()),
+            *await lacking(member, evicting),
+            *(await lacking_here(cluster, member, evicting) if started_here else ()),
             *await unguarded(member, run_starts_agents=started_here),
         ]
     except ODD as error:
         return [odd_answer(member.name, ABOUT, error)]
 
 
-async def lacking(member: Member, moving: bool = False) -> list[Finding]:
+async def lacking(member: Member, evicting: bool = False) -> list[Finding]:
     """What the agents' accounts lack, and whether there are too many agents; nothing where none of
-    the chart is. `moving`: rebalancing evicts pods.
+    the chart is. `evicting`: rebalancing moves pods, or tenants take quota back.
     """
     try:
         found = await agents(member)
         rows = [
             (_of_account(one.account), need)
             for one in found
-            for need in needs(one.component, one.on, moving)
+            for need in needs(one.component, one.on, evicting)
         ]
         return [*several(member.name, found), *await _told(Reviews(member), rows, _FIX)]
     except MemberError as error:
@@ -76,7 +83,7 @@ async def lacking(member: Member, moving: bool = False) -> list[Finding]:
 
 
 async def lacking_here(
-    cluster: ClusterSection, member: Member, moving: bool = False
+    cluster: ClusterSection, member: Member, evicting: bool = False
 ) -> list[Finding]:
     """What the agent lacks that `run` starts, which is whom the kubeconfig of its entry stands for,
     as doctor is; that agents of the chart run there, too, is told instead.
@@ -91,7 +98,9 @@ async def lacking_here(
             fix = "write `via: gateway` into its entry, or uninstall the chart"
             return [Finding(member.name, RELEASES, PROBLEM, text, fix)]
         who = await _myself(member, cluster)
-        rows = [(who, need) for need in needs("agent", features(json.dumps(cluster.agent)), moving)]
+        rows = [
+            (who, need) for need in needs("agent", features(json.dumps(cluster.agent)), evicting)
+        ]
         return await _told(Reviews(member), rows, _FIX_HERE)
     except MemberError as error:
         return [not_known(member.name, ABOUT, error, _ASKING_HERE)] if error.status else []
