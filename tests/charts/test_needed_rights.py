@@ -68,7 +68,7 @@ def test_each_agent_of_the_chart_has_the_rights_that_doctor_asks_for_and_no_othe
     told = only(objects, "ConfigMap")["data"]["agent.yaml"]
     for one in of_kind(objects, "Deployment"):
         account = one["spec"]["template"]["spec"]["serviceAccountName"]
-        needed = asked(needs(component(one), features(told), moving="rebalancing" in values))
+        needed = asked(needs(component(one), features(told), evicting="rebalancing" in values))
         assert needed == granted(objects, account)
 
 
@@ -78,7 +78,7 @@ def test_rights_in_the_namespaces_that_an_executor_serves_are_those_that_the_cha
     (binding,) = [one for one in of_kind(objects, "RoleBinding") if one["metadata"]["namespace"] == "team-a"]
     (role,) = [one for one in of_kind(objects, "ClusterRole") if one["metadata"]["name"] == binding["roleRef"]["name"]]
     told = only(objects, "ConfigMap")["data"]["agent.yaml"]
-    served = [one for one in needs("executor", features(told), moving=True) if one.namespace == SERVED]
+    served = [one for one in needs("executor", features(told), evicting=True) if one.namespace == SERVED]
     bound = {
         (group, resource, "", verb)
         for rule in role["rules"]
