@@ -26,6 +26,8 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
 
+import numpy as np
+
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.fleet.nominations import Nominee
@@ -40,6 +42,11 @@ from dispatcher.scheduling.queued import QUOTA, RefusedTogether, State
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 from dispatcher.scheduling.records.decision import Decision
 from dispatcher.scheduling.rules.budgets import Budgets, Left
+from dispatcher.scheduling.rules.eligibility import (
+    ClusterChoiceError,
+    allowed_clusters,
+    clusters_key,
+)
 from dispatcher.scheduling.tenants.reclaim import (
     Candidate,
     Claimant,
@@ -332,7 +339,7 @@ class Reclaiming:
         ledger = self._ledger
         out = [(one, ledger.release(one)) for one in going]
         gone = set(going)
-        left = [one for one in candidates if one.pod_id not in gone]
+        left = self._in_reach(members, [one for one in candidates if one.pod_id not in gone])
         try:
             within_own = not ledger.tree.nodes[claimant.tenant].shares(claimant.asked)
             by_quota = victims(ledger.tree, claimant, self._within_budgets(left, going))
@@ -348,6 +355,29 @@ class Reclaiming:
             if len(places) == len(members):
                 return taken, places, within_own
         return (), {}, within_own
+
+    def _in_reach(
+        self, members: Sequence[QueuedPod], candidates: Sequence[Candidate]
+    ) -> Sequence[Candidate]:
+        """Those at home and in clusters that the pods allow: for others their own cluster lets
+        nobody be evicted. Of a group that goes as a whole all, or none.
+        """
+        view = self._view
+        kinds = {clusters_key(one.pod_info): one.pod_info for one in members}
+        try:
+            allowed = [allowed_clusters(one, view) for one in kinds.values()]
+        except ClusterChoiceError:  # the clusters of the fleet have changed meanwhile
+            return ()
+        bounds = [one for one in allowed if one is not None]
+        if not bounds:
+            return candidates
+        home = members[0].pod_id[0]
+        at_home = [info.name == home for info in view.clusters]
+        reach = np.logical_and.reduce(bounds) | at_home
+        beyond = [one for one in candidates if not reach[view.nodes.cluster[one.row]]]
+        staying = {one.group for one in beyond if one.group is not None}
+        out = {one.pod_id for one in beyond}
+        return [one for one in candidates if one.pod_id not in out and one.group not in staying]
 
     def _on_nodes(
         self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]

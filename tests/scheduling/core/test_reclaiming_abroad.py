@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.messages import NO_PRIORITY, STALE
+from shared.model import names
 from shared.model.node import Node
 from shared.model.tenant import ANY_PRIORITY, Share, Tenant
 from tests.laws.cores import make_core
@@ -76,3 +77,18 @@ def test_nobody_goes_at_home_while_others_would_have_to_go_where_the_pod_may_not
     borrow("second")
     world.run(40.0)
     assert [one.pod.name for one in world.orders] == ["first"]
+
+
+@pytest.mark.parametrize(("clusters", "asked"), [("east,west", ["west"]), ("east,south", [])])
+def test_nobody_goes_in_a_cluster_that_the_claimant_does_not_allow(
+    ledger: QuotaLedger, clusters: str, asked: list[str]
+) -> None:
+    """Its own cluster would not confirm it there."""
+    world = World(answer=unanswered)
+    world.report("east", nodes=(Node("e0", ready=True, allocatable=SIZE),))
+    claimant = a_pod("high0", priority=1000, annotations={names.CLUSTERS: clusters})
+    world.report("east", pods=(claimant,))
+    world.run(5.0)
+    assert [one.preempts for one in world.asked] == asked
+    assert world.orders == []
+    assert ledger.holds(("east", "uid-high0")) == bool(asked)
