@@ -6,8 +6,19 @@ from fnmatch import fnmatchcase
 
 from shared.model.tenant import Tenant
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import CLAIM, CLUSTERS, PROXY, SCHEDULER, PodFact, by_product
+from tests.simulation.judges.facts import (
+    CLAIM,
+    CLUSTERS,
+    GROUP,
+    GROUP_MIN,
+    GROUP_WITHIN,
+    PROXY,
+    SCHEDULER,
+    PodFact,
+    by_product,
+)
 from tests.simulation.judges.limits import Limit, limits_of, tenants_since
+from tests.simulation.judges.protocol import UNDER_WAY_S
 from tests.simulation.judges.spread import Spread, spread_of
 from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
 from tests.simulation.world.kubelet import Container, cpu_of_node
@@ -77,7 +88,9 @@ class QuotaKept(Judge):
         fact = self.facts.pods[write.after["metadata"]["uid"]]
         if not fact.source:
             return
-        found = [self._exceeded(fact, one) for one in tenants_since(self.fleet, self._known_at(fact))]
+        # What is claimed now may have been decided before: its order was under way.
+        decided = self._known_at(fact) - UNDER_WAY_S
+        found = [self._exceeded(fact, one) for one in tenants_since(self.fleet, decided)]
         if found[0] is not None and None not in found:
             limit, used = found[0]
             self.say(limit.name, f"holds {used}m of {limit.most}m CPU once {fact.title} is bound")
@@ -220,10 +233,14 @@ class NobodyWaits(Judge):
         return cpu_of_node(node) - sum(map(self._held, there))
 
     def _miswritten(self, pod: Object) -> bool:
-        """Whether a user wrote on it what only agents write: such a pod is not scheduled, and its owner is told."""
+        """Whether a user wrote on it what only agents write, or took the name of its group off and not the number:
+        such a pod is not scheduled, and its owner is told.
+        """
         meta, told = pod["metadata"], (condition(pod, "PodScheduled") or {}).get("message", "")
         written = f"{NAMESPACES}/{meta['namespace']}/pods/{meta['name']}" in self.fleet.meddled
-        return written and CLAIM in meta.get("annotations", {}) and f"metadata.annotations[{CLAIM}]" in told
+        marks = meta.get("annotations", {})
+        odd = [CLAIM] if CLAIM in marks else [one for one in (GROUP_MIN, GROUP_WITHIN) if GROUP not in marks]
+        return written and any(one in marks and f"metadata.annotations[{one}]" in told for one in odd)
 
     def _places(self, home: str, pod: Object, before: int = 0) -> Iterator[str]:
         space = pod["metadata"]["namespace"]
