@@ -26,7 +26,7 @@ def deleted_meanwhile(at: Scene) -> Iterator[Wait]:
     at.submit("a", "west")
     yield 5.0
     at.delete("a")
-    yield 45.0
+    yield 115.0  # 35 s until it lands, then as long as what is left over may stay
 
 
 def refused_meanwhile(at: Scene) -> Iterator[Wait]:
