@@ -11,12 +11,12 @@ a pod within its tenant's own that fits once all those have left the same is don
 
 It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
 is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`, `_LEFT_S` once
-all victims have left; pods like it
-ask again after a pause that doubles, or once their tenant has clearly less, and its tenant after
-such a pause where it is gone. Evictions are paced: `timing.reclaims_per_s`, and 50 times as many at
-once, for all and for each tenant. However many go at once for one pod: its tenant waits for them
-all, as does who needs so many as well, others for `_OTHERS_REST_S` at most. Those in other clusters
-are paced as all evictions abroad (`preemptors`), which the pod's own cluster has to confirm first.
+all victims have left; pods like it ask again after a pause that doubles, or once their tenant has
+clearly less, and its tenant after such a pause where it is gone. Evictions are paced:
+`timing.reclaims_per_s`, and 50 times as many at once, for all and for each tenant. However many go
+at once for one pod: its tenant waits for them all, as does who needs so many as well, others for
+`_OTHERS_REST_S` at most. Those in other clusters are paced as all evictions abroad (`preemptors`),
+which the pod's own cluster has to confirm first.
 """
 
 from collections import Counter
@@ -374,10 +374,8 @@ class Reclaiming:
         home = members[0].pod_id[0]
         at_home = [info.name == home for info in view.clusters]
         reach = np.logical_and.reduce(bounds) | at_home
-        beyond = [one for one in candidates if not reach[view.nodes.cluster[one.row]]]
-        staying = {one.group for one in beyond if one.group is not None}
-        out = {one.pod_id for one in beyond}
-        return [one for one in candidates if one.pod_id not in out and one.group not in staying]
+        beyond = {one.unit for one in candidates if not reach[view.nodes.cluster[one.row]]}
+        return [one for one in candidates if one.unit not in beyond]
 
     def _on_nodes(
         self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]
@@ -477,7 +475,7 @@ class Reclaiming:
             self._take(pod_id, left)
         units: dict[Hashable, list[Candidate]] = {}
         for one in sorted(candidates, key=_goes_first):
-            units.setdefault(one.pod_id if one.group is None else one.group, []).append(one)
+            units.setdefault(one.unit, []).append(one)
         found = []
         for unit in units.values():
             taken = left if len(unit) == 1 else dict(left)

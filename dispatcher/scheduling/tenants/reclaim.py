@@ -51,6 +51,11 @@ class Candidate:
     group: Hashable = None
     row: int = -1  # of its node
 
+    @property
+    def unit(self) -> tuple[str, Hashable]:
+        """Pods of equal ones go together, or not at all."""
+        return ("pod", self.pod_id) if self.group is None else ("group", self.group)
+
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
@@ -127,12 +132,11 @@ def _units(
 ) -> dict[str, list[_Unit]]:
     """Those that the policy lets go, by tenant, who goes last first."""
     root = node.root
-    units: dict[tuple[str, Hashable], _Unit] = {}
+    units: dict[Hashable, _Unit] = {}
     for one in candidates:
         if one.tenant not in tree.nodes or tree.nodes[one.tenant].root is not root:
             continue
-        key = (one.tenant, ("pod", one.pod_id) if one.group is None else ("group", one.group))
-        units.setdefault(key, _Unit(one.tenant, [])).pods.append(one)
+        units.setdefault((one.tenant, one.unit), _Unit(one.tenant, [])).pods.append(one)
     found: dict[str, list[_Unit]] = {}
     for unit in units.values():
         lower = unit.importance[0] < claimant.priority
