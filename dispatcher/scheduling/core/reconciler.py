@@ -40,7 +40,7 @@ from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queued import QueuedPod, State
 from dispatcher.scheduling.quota import QuotaLedger
 from dispatcher.scheduling.waiting_groups import WaitingGroup
-from shared.model.pod import Pod, PodId
+from shared.model.pod import Pod, PodId, Toleration
 from shared.model.reasons import Reasons, Why
 from shared.model.token_buckets import TokenBuckets
 from shared.model.wake_events import WakeEvent
@@ -413,8 +413,9 @@ class Reconciler:
             return
         gated = item.pod_info.pod.gated
         reason = "SchedulingGated" if gated else "Unschedulable"
-        asks = self._ledger is not None and item.reasons == _UNGIVEN
-        tolerations = self._ledger.ungiven(item.pod_info) if self._ledger and asks else ()
+        tolerations: tuple[Toleration, ...] = ()
+        if self._ledger is not None and item.reasons == _UNGIVEN:
+            tolerations = self._ledger.ungiven(item.pod_info)
         self._state.report(
             tracked, item.note, now, reason, nodes_help=gated, tolerations=tolerations
         )
