@@ -463,14 +463,20 @@ def test_a_tenant_that_was_given_gpus_alone_gets_cpus_for_them_too() -> None:
     assert (world.placed("red"), world.placed("blue")) == (1, 1)
 
 
+def two_at_once(monkeypatch: pytest.MonkeyPatch, others_rest_s: float, *teams: Tenant) -> World:
+    """Two pods may be evicted at once, and one more each second. Blue uses all twelve CPUs."""
+    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._AT_ONCE_S", 2.0)
+    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._OTHERS_REST_S", others_rest_s)
+    world = World(*teams, room=(12,))
+    world.come(*(f"blue-{at}" for at in range(12)))
+    return world
+
+
 def test_a_tenant_that_has_many_evicted_at_once_waits_for_them_longer_than_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Eight go at once, where two may, and one more each second."""
-    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._AT_ONCE_S", 2.0)
-    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._OTHERS_REST_S", 3.0)
-    world = World(team("red", 9), team("green", 1), team("blue", 2), room=(12,))
-    world.come(*(f"blue-{at}" for at in range(12)))
+    """Eight go at once."""
+    world = two_at_once(monkeypatch, 3.0, team("red", 9), team("green", 1), team("blue", 2))
     world.come("red-big", cpu=8)
     world.come("red-late", "green-1")
     assert len(world.evicted) == 8
@@ -483,11 +489,8 @@ def test_a_tenant_that_has_many_evicted_at_once_waits_for_them_longer_than_other
 def test_no_second_pod_that_needs_many_at_once_goes_before_the_time_of_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Six go at once, where two may, and one more each second: whosever the pods are."""
-    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._AT_ONCE_S", 2.0)
-    monkeypatch.setattr("dispatcher.scheduling.core.reclaiming._OTHERS_REST_S", 1.0)
-    world = World(team("red", 6), team("green", 6), team("blue", 0), room=(12,))
-    world.come(*(f"blue-{at}" for at in range(12)))
+    """Six go at once, whosever the pods are."""
+    world = two_at_once(monkeypatch, 1.0, team("red", 6), team("green", 6), team("blue", 0))
     world.come("red-big", "green-big", cpu=6)
     world.run(3)
     assert len(world.evicted) == 6
