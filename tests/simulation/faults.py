@@ -192,8 +192,9 @@ _TREE = (
 )
 
 
-def _team(limit: int) -> tuple[Tenant, ...]:
-    return (Tenant("team", ("team",), {"cpu": Share(absolute=limit)}),)
+def team(limit: int, name: str = "team") -> tuple[Tenant, ...]:
+    """One tenant, of the namespace `team`, with so much CPU."""
+    return (Tenant(name, ("team",), {"cpu": Share(absolute=limit)}),)
 
 
 # what a tenants file may say next: others, less of each, other namespaces, or nothing
@@ -205,8 +206,8 @@ TENANTS = (
         replace_tenant(_TREE[1], namespaces=("north/team",)),
         replace_tenant(_TREE[2], namespaces=("east/team", "west/team")),
     ),
-    _team(600),
-    _team(1200),
+    team(600),
+    team(1200),
     (),
 )
 
@@ -215,7 +216,7 @@ def _sizes(dice: random.Random, themes: Sequence[str]) -> Sizes:
     tenants: tuple[Tenant, ...] = ()
     if dice.random() < 0.3 or {"quota", "tenants"} & {*themes}:
         limit = dice.choice((600, 1200, 2400))
-        tenants = _TREE if limit == _OF_TREE else _team(limit)
+        tenants = _TREE if limit == _OF_TREE else team(limit)
     return Sizes(
         nodes=dice.choice((1, 2, 2, 3)),
         node_cpu=dice.choice((1000, 2000, 4000)),

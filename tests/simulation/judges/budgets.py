@@ -51,7 +51,6 @@ class BudgetKept(Judge):
 
     def _real(self, source: Object) -> Iterator[Object]:
         for copy in self.facts.copies[source["metadata"]["uid"]]:
-            home = self.fleet.clusters.get(copy.cluster)
-            kept = home.api.kept(f"/api/v1/namespaces/{copy.namespace}/pods/{copy.name}") if home else None
-            if kept is not None and kept.obj["metadata"]["uid"] == copy.uid and not copy.node.startswith(PROXY):
-                yield kept.obj
+            kept = self.kept(copy)
+            if kept is not None and not copy.node.startswith(PROXY):
+                yield kept

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from tests.simulation.judges.facts import Facts
+from tests.simulation.judges.facts import Facts, PodFact
+from tests.simulation.world.apiserver import NAMESPACES
 from tests.simulation.world.fleet import Fleet, Judgeable
+from tests.simulation.world.objects import Object
 
 
 class Violation(NamedTuple):
@@ -42,6 +44,12 @@ class Judge(Judgeable):
         if objects not in self._told:
             self._told.add(objects)
             self.found.append(Violation(self.name, self.fleet.now, objects, text))
+
+    def kept(self, fact: PodFact) -> Object | None:
+        """A pod as its API server has it now; None if it is gone, or its cluster is."""
+        home = self.fleet.clusters.get(fact.cluster)
+        kept = home.api.kept(f"{NAMESPACES}/{fact.namespace}/pods/{fact.name}") if home is not None else None
+        return kept.obj if kept is not None and kept.obj["metadata"]["uid"] == fact.uid else None
 
     def at_end(self) -> None:
         """All faults are over and the world has settled."""

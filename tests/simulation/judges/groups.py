@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import PROXY, PodFact, claim_of
-from tests.simulation.world.apiserver import NAMESPACES
 
 _Name = tuple[str, str, str]  # home cluster, namespace, group
 
@@ -91,14 +90,14 @@ class HeldForAMoment(_OfGroups):
         for _, members in self._groups():
             for one in members if int(now) % 5 == 0 else ():
                 held = self.fleet.loop.time() - one.decided
-                known = held > self.held_s and not one.node
-                if known and not self._excused(members) and not self._lost(one):
+                too_long = held > self.held_s and not one.node
+                if too_long and not self._excused(members) and not self._lost(one):
                     self.say(one.title, f"is claimed for {held:.0f} s, and neither bound nor given back")
 
     def _lost(self, source: PodFact) -> bool:
         """Whether nobody can say what became of it where it was claimed for."""
-        kept = self.fleet.clusters[source.cluster].api.kept(f"{NAMESPACES}/{source.namespace}/pods/{source.name}")
-        return kept is not None and self.facts.in_trouble(claim_of(kept.obj))
+        kept = self.kept(source)
+        return kept is not None and self.facts.in_trouble(claim_of(kept))
 
 
 class OneDomain(_OfGroups):

@@ -176,13 +176,7 @@ class CalmIsCalm(Judge):
         obj = write.after or write.before or {}
         fact = self.facts.pods.get(obj.get("metadata", {}).get("uid", ""))
         source = self.facts.source_of(fact) if fact is not None else None
-        if source is None or source is fact:
-            return None
-        home = self.fleet.clusters.get(source.cluster)
-        if home is None:
-            return None
-        kept = home.api.kept(f"{NAMESPACES}/{source.namespace}/pods/{source.name}")
-        return kept.obj if kept is not None and kept.obj["metadata"]["uid"] == source.uid else None
+        return None if source is None or source is fact else self.kept(source)
 
 
 def _was_refused(pod: Object | None) -> bool:

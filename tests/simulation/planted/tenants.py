@@ -5,18 +5,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
-from shared.model.tenant import Share, Tenant
+from shared.model.tenant import Tenant
 from tests.simulation.acts import plain_pod
+from tests.simulation.faults import team
 from tests.simulation.planted.scripted import Hint, Scene, Wait
 from tests.simulation.planted.table import Patches, plant
 from tests.simulation.world.apiserver import NAMESPACES
 from tests.simulation.world.fleet import Sizes
-
-
-def team(limit: int, name: str = "team") -> tuple[Tenant, ...]:
-    """One tenant, with so much CPU."""
-    return (Tenant(name, ("team",), {"cpu": Share(absolute=limit)}),)
-
 
 GENEROUS = Sizes(tenants=team(1200))
 
