@@ -43,13 +43,15 @@ _ENDED = {"Succeeded", "Failed"}
 _POLL_S = 0.02
 _WRITES_AT_ONCE = 3  # of a tenant
 _LEAVES_S = 300.0
+_AT_ONCE = {"gracePeriodSeconds": "0"}
 _CLUSTERS = ("east", "west")
 _HOMES = {"red": "east", "green": "east", "blue": "west"}
 _CPUS = 80
 _NODES = 4  # in each cluster, of 32 CPUs: there is always room
 _GRACE_S = 10  # the pods' terminationGracePeriodSeconds, of which they take all
-_RUNS_S = 30.0, 60.0  # at least, and more in the mean
-_WINDOW_S, _WINDOWS = 300.0, 2
+_RUNS_S = (30.0, 60.0)  # at least, and more in the mean
+_WINDOW_S = 300.0
+_WINDOWS = 2
 _SETTLE_S = 60.0
 
 
@@ -155,8 +157,7 @@ class Demand:
     def leave(self, name: str) -> None:
         """All pods of a tenant are gone, and no more come."""
         self._copies[name] = 0
-        now = {"gracePeriodSeconds": "0"}
-        self._homes[name].admin.http.delete(_path(name), params=now, timeout=_LEAVES_S)
+        self._homes[name].admin.http.delete(_path(name), params=_AT_ONCE, timeout=_LEAVES_S)
         self._until(lambda: not self._used[name], _LEAVES_S, f"{name} is gone")
 
     def run(self, seconds: float) -> Window:
@@ -195,7 +196,8 @@ class Demand:
 
     def _seen(self, event: _Event) -> None:
         pod = event.object
-        name, uid = pod.metadata.namespace, pod.metadata.uid
+        name = pod.metadata.namespace
+        uid = pod.metadata.uid
         gone = event.type == "DELETED"
         ended = pod.status.phase in _ENDED
         leaves = gone or ended or bool(pod.metadata.deletion_timestamp)
@@ -255,9 +257,7 @@ class Demand:
 
     def _delete(self, pod: _Pod) -> None:
         path = f"{_path(pod.metadata.namespace)}/{pod.metadata.name}"
-        self._homes[pod.metadata.namespace].admin.http.delete(
-            path, params={"gracePeriodSeconds": "0"}
-        )
+        self._homes[pod.metadata.namespace].admin.http.delete(path, params=_AT_ONCE)
 
     def _do(self, name: str, what: Any, *given: Any) -> None:
         def told(done: Future[None]) -> None:
@@ -320,9 +320,9 @@ def tenants_on_planes(share: int) -> list[Row]:
     if reason := binaries.unavailable():
         print(f"skipped: {reason}", file=sys.stderr)
         return []
-    window_s, settle_s = _WINDOW_S / share, _SETTLE_S / share
+    settle_s = _SETTLE_S / share
     with _fleet() as (demand, tenants):
-        windows = steady(demand, _WINDOWS, window_s, settle_s)
+        windows = steady(demand, _WINDOWS, _WINDOW_S / share, settle_s)
         for name in WEIGHTS:
             demand.leave(name)
         write_tenants(tenants, _CPUS, given=True)
@@ -344,7 +344,8 @@ def tenants_on_planes(share: int) -> list[Row]:
 
 
 def _row(name: str, value: float, unit: str, target: float | None, counts: str) -> Row:
-    nodes, pods = len(_CLUSTERS) * _NODES, 3 * copies(1000 * _CPUS)
+    nodes = len(_CLUSTERS) * _NODES
+    pods = len(WEIGHTS) * copies(1000 * _CPUS)
     return Row(name, nodes, pods, value, unit, target, None, counts)
 
 
