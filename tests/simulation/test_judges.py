@@ -41,7 +41,7 @@ class Scene:
         self.there: list[tuple[str, Object]] = []
         alive = SimpleNamespace(dispatcher=object(), lives=1, process=SimpleNamespace(paused=False))
         north = SimpleNamespace(
-            api=SimpleNamespace(kept=self._kept, store=NOTHING), agent=SimpleNamespace(agent=object())
+            api=SimpleNamespace(kept=self._kept, store=NOTHING), agent=SimpleNamespace(agent=object(), second=None)
         )
         fleet: Any = SimpleNamespace(
             loop=loop, now=0.0, sizes=Sizes(tenants=TEAM), clusters={"north": north}, pods=lambda: self.there
@@ -128,10 +128,15 @@ def test_more_than_the_quota_is_found_whatever_was_known(tenants: tuple[Tenant, 
     assert len(scene.judge.found) == 1
 
 
-@pytest.mark.parametrize(("later_s", "found"), [(2.0, 0), (60.0, 1)], ids=["decided before", "decided since"])
-def test_what_is_decided_once_tenants_have_changed_is_held_to_these(later_s: float, found: int) -> None:
+@pytest.mark.parametrize(
+    ("later_s", "second", "found"),
+    [(2.0, None, 0), (12.0, None, 1), (60.0, None, 1), (12.0, object(), 0), (60.0, object(), 1)],
+    ids=["decided before", "soon", "decided since", "soon, by one of two executors", "since, by one of two executors"],
+)
+def test_what_is_decided_once_tenants_have_changed_is_held_to_these(later_s: float, second: object, found: int) -> None:
     """What runs already may be more than they let it."""
     scene = Scene(QuotaKept)
+    scene.fleet.clusters["north"].agent.second = second
     for name in ("a", "b"):
         scene.bind(scene.source(name), f"copy-{name}")
     scene.fleet.tenants_before.append((scene.now, (Tenant("team", ("team",), {"cpu": Share(absolute=900)}),)))
@@ -484,7 +489,7 @@ def test_more_than_the_quota_is_found_unless_what_holds_it_runs_at_home_where_no
     scene = Scene(QuotaKept)
     wire = object()
     for name in ("north", "south", "west"):
-        agent = SimpleNamespace(wire=object() if (hidden, name) == ("swapped", "south") else wire)
+        agent = SimpleNamespace(wire=object() if (hidden, name) == ("swapped", "south") else wire, second=None)
         scene.fleet.clusters[name] = SimpleNamespace(agent=agent, wire=wire)
     scene.fleet.members = {name: None for name in scene.fleet.clusters if name != hidden}
     home = "south" if at_home else "north"

@@ -88,12 +88,19 @@ class QuotaKept(Judge):
         fact = self.facts.pods[write.after["metadata"]["uid"]]
         if not fact.source:
             return
-        # What is claimed now may have been decided before: its order was under way.
-        decided = self._known_at(fact) - UNDER_WAY_S
-        found = [self._exceeded(fact, one) for one in tenants_since(self.fleet, decided)]
+        known_at = self._known_at(fact) - (UNDER_WAY_S if self._may_be_late(fact) else 0.0)
+        found = [self._exceeded(fact, one) for one in tenants_since(self.fleet, known_at)]
         if found[0] is not None and None not in found:
             limit, used = found[0]
             self.say(limit.name, f"holds {used}m of {limit.most}m CPU once {fact.title} is bound")
+
+    def _may_be_late(self, fact: PodFact) -> bool:
+        """Whether what is claimed now may have been decided before, as its order was under way: home was hard to reach,
+        or had two executors.
+        """
+        home = (self.facts.source_of(fact) or fact).cluster
+        there = self.fleet.clusters.get(home)
+        return self.facts.in_trouble(home) or (there is not None and there.agent.second is not None)
 
     def _exceeded(self, fact: PodFact, tenants: Sequence[Tenant]) -> tuple[Limit, int] | None:
         """The first limit that is, and what is used of it."""
