@@ -163,7 +163,8 @@ def part_of(name: str, tenants: Sequence[Tenant], asking: set[str], whole: float
 @given(tenants=organizations(), data=st.data())
 def test_nobody_would_rather_have_what_a_sibling_has(tenants: list[Tenant], data: st.DataObject) -> None:
     """No envy: by weight, with what a sibling's pods hold but for one, nobody could run more pods than it does, but for
-    one. Who may not borrow more envies whom it likes.
+    one. Who may not borrow more envies whom it likes. Nor does anybody envy what was left, if it was too little for a
+    pod of its own.
     """
     world, demand = shared(data, tenants)
     by_name = {one.name: one for one in tenants}
@@ -173,9 +174,24 @@ def test_nobody_would_rather_have_what_a_sibling_has(tenants: list[Tenant], data
             continue
         for other, (theirs, _) in demand.items():
             if other != name and by_name[other].parent == me.parent:
-                pods = (len(world.running(other)) - 1) * me.weight / by_name[other].weight
-                could = min(pods * theirs[one] / amount for one, amount in size.items() if amount)
+                pods, weights = len(world.running(other)) - 1, me.weight / by_name[other].weight
+                could = min(
+                    (pods * theirs[one] - (amount - 1)) * weights / amount for one, amount in size.items() if amount
+                )
                 assert could <= mine + 1, (name, other)
+
+
+def test_what_is_too_little_for_one_goes_to_whoever_it_is_enough_for() -> None:
+    """Where that promise ends: 12 units, weights 3 and 1, pods of 8 and of 2. Nobody else could use the last 4."""
+    whole, large, small = (
+        Tenant("all", (), share(12)),
+        Tenant("large", (), {}, parent="all", weight=3000),
+        Tenant("small", (), {}, parent="all", weight=1000),
+    )
+    world = World([whole, large, small], UNITS)
+    world.come({"large": ({"cpu": 8}, 5), "small": ({"cpu": 2}, 9)})
+    world.rest()
+    assert (len(world.running("large")), len(world.running("small"))) == (1, 2)
 
 
 @settings(max_examples=examples(150), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
