@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from dispatcher.scheduling.framework import ClusterInfo, PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
@@ -292,6 +293,13 @@ class QuotaLedger:
         for home, charges in self._charges.items():
             for uid, charge in charges.items():
                 yield (home, uid), charge
+
+    def charges_of(self, tenant: str, at_once: int) -> Iterator[list[tuple[PodId, Charge]]]:
+        """The same of one tenant, of so many charges at a time, whatever is charged meanwhile."""
+        for home, charges in list(self._charges.items()):
+            known = iter(list(charges.items()))
+            while some := list(islice(known, at_once)):
+                yield [((home, uid), charge) for uid, charge in some if charge.tenant == tenant]
 
     def times(
         self, tenant: str, asked: Mapping[str, int], totals: Mapping[str, int], most: int

@@ -26,31 +26,21 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
 
-import numpy as np
-
+from dispatcher.scheduling.core.borrowers import Borrowers
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.fleet.nominations import Nominee
-from dispatcher.scheduling.fleet.occupants import Occupant
-from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.lifecycle import Victim
-from dispatcher.scheduling.framework.pod_info import GroupId, as_one, whole_group_id
+from dispatcher.scheduling.framework.pod_info import as_one
 from dispatcher.scheduling.groups.place_group import place_group
 from dispatcher.scheduling.queue import QueuedPod
 from dispatcher.scheduling.queued import QUOTA, RefusedTogether, State
 from dispatcher.scheduling.quota import QuotaLedger, charge_of
 from dispatcher.scheduling.records.decision import Decision
-from dispatcher.scheduling.rules.budgets import Budgets, Left
-from dispatcher.scheduling.rules.eligibility import (
-    ClusterChoiceError,
-    allowed_clusters,
-    clusters_key,
-)
 from dispatcher.scheduling.tenants.reclaim import (
     Candidate,
     Claimant,
-    min_runtime_of,
     policy_of,
     victims,
 )
@@ -78,8 +68,7 @@ _MOST_UNDER_WAY = 512  # of a tenant
 _MOST_NODES = 64  # on which there is room without some pods, and of these so many are tried
 _TRIED = 4
 _MOST_WORK = 50_000  # pods that may go, each looked at for each that waits, in one look
-_MOST_KEPT = 1024  # kinds of pods that ask again later, pods that were not evicted, or that leave
-_SPARED_S = 60.0  # so long who was not evicted is not asked again
+_MOST_KEPT = 1024  # kinds of pods that ask again later
 _importance_of = attrgetter("pod_info.pod.priority")
 
 
@@ -87,10 +76,6 @@ def _kind_of(item: QueuedPod) -> Hashable:
     """What pods have in common that ask for the same, and groups that start with as many."""
     pod = item.pod_info.pod
     return item.class_key, pod.priority, pod.group.min_count if pod.group else 0
-
-
-def _goes_first(one: Candidate) -> tuple[int, float, PodId]:
-    return one.priority, -(one.started or float("inf")), one.pod_id
 
 
 @dataclass(slots=True)
@@ -108,8 +93,8 @@ class _Reclaim:
 
 
 class _Rest(NamedTuple):
-    """Until when somebody is left alone. Pods of a kind ask again then, after so many tries in
-    vain, or once the share of their tenant with one of them is well below what it was.
+    """Until when pods of a kind do not ask again, after so many tries in vain; or once the share of
+    their tenant with one of them is well below what it was.
     """
 
     until: float
@@ -143,14 +128,10 @@ class Reclaiming:
         self._state = state
         self._evictions = evictions
         self._ledger = ledger
-        self._view = view_of(state.fleet)
+        self.borrowers = Borrowers(state, evictions, ledger)
         self._under_way: dict[PodId, _Reclaim] = {}
-        # until when kinds of pods do not ask, and pods that were not evicted are not asked
-        self._rests: PodCache[Hashable, _Rest] = PodCache(2 * _MOST_KEPT)
+        self._rests: PodCache[Hashable, _Rest] = PodCache(_MOST_KEPT)  # of kinds of pods
         self._tenants: dict[str, _Turns] = {}
-        # charged pods that are on their way out, whoever deleted them, and since when
-        self._leaving: dict[PodId, float] = {}
-        self._budgets = Budgets(self._view.objects)  # as they are in this look
         self._looked_at = float("-inf")
         self._look_s = _LOOK_S
         per_s = state.timing.reclaims_per_s
@@ -161,7 +142,7 @@ class Reclaiming:
         self._large_at = float("-inf")
         self._per_s = per_s
         self._wanted: tuple[int, bool] = (-1, False)
-        evictions.on_refused = self._refused
+        evictions.on_refused = self.borrowers.spare
 
     def tick(self, now: float) -> None:
         """Time has passed."""
@@ -173,8 +154,7 @@ class Reclaiming:
             del self._tenants[name]
         if now < self._open_at or not (claimants := self._claimants(now)):
             return
-        self._budgets = Budgets(self._view.objects)
-        candidates = self._candidates(now)
+        candidates = self.borrowers.look(now)
         for item in claimants[: max(1, _MOST_WORK // max(1, len(candidates)))]:
             if now < self._open_at:
                 break
@@ -289,7 +269,7 @@ class Reclaiming:
         totals = state.fleet.allocatable_total(ledger.tree.of_parts)
         ledger.node(tenant, totals)  # limits as they are now
         ordered = [one for known in self._under_way.values() for one in known.victims]
-        leaving = [one for one, since in self._leaving.items() if now - since < _LONGEST_S]
+        leaving = [one for one, since in self.borrowers.leaving.items() if now - since < _LONGEST_S]
         going = [*dict.fromkeys((*ordered, *leaving))]
         asked = charge_of(whole)
         claimant = Claimant(tenant, whole.priority, asked)
@@ -339,10 +319,12 @@ class Reclaiming:
         ledger = self._ledger
         out = [(one, ledger.release(one)) for one in going]
         gone = set(going)
-        left = self._in_reach(members, [one for one in candidates if one.pod_id not in gone])
+        left = self.borrowers.in_reach(
+            members, [one for one in candidates if one.pod_id not in gone]
+        )
         try:
             within_own = not ledger.tree.nodes[claimant.tenant].shares(claimant.asked)
-            by_quota = victims(ledger.tree, claimant, self._within_budgets(left, going))
+            by_quota = victims(ledger.tree, claimant, self.borrowers.within_budgets(left, going))
             alone = by_quota is not None and len(members) == 1
             on_nodes = self._on_nodes(claimant, left, going) if alone else []
         finally:
@@ -355,27 +337,6 @@ class Reclaiming:
             if len(places) == len(members):
                 return taken, places, within_own
         return (), {}, within_own
-
-    def _in_reach(
-        self, members: Sequence[QueuedPod], candidates: Sequence[Candidate]
-    ) -> Sequence[Candidate]:
-        """Those at home and in clusters that the pods allow: for others their own cluster lets
-        nobody be evicted. Of a group that goes as a whole all, or none.
-        """
-        view = self._view
-        kinds = {clusters_key(one.pod_info): one.pod_info for one in members}
-        try:
-            allowed = [allowed_clusters(one, view) for one in kinds.values()]
-        except ClusterChoiceError:  # the clusters of the fleet have changed meanwhile
-            return ()
-        bounds = [one for one in allowed if one is not None]
-        if not bounds:
-            return candidates
-        home = members[0].pod_id[0]
-        at_home = [info.name == home for info in view.clusters]
-        reach = np.logical_and.reduce(bounds) | at_home
-        beyond = {one.unit for one in candidates if not reach[view.nodes.cluster[one.row]]}
-        return [one for one in candidates if one.unit not in beyond]
 
     def _on_nodes(
         self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]
@@ -398,7 +359,7 @@ class Reclaiming:
             some = [one for one in here if one.group is None]
             some += [one for group in groups for one in together[group]]
             work += len(some)
-            some = self._within_budgets(some, going)
+            some = self.borrowers.within_budgets(some, going)
             taken = victims(self._ledger.tree, replace(claimant, room=room, row=row), some)
             if taken:
                 found.append(taken)
@@ -418,79 +379,6 @@ class Reclaiming:
             if at is not None
         }
         return {name: amount for name, amount in missing.items() if amount > 0}
-
-    def _candidates(self, now: float) -> list[Candidate]:
-        """Pods of tenants that may be evicted now: of a group that goes as a whole all, or none."""
-        ledger = self._ledger
-        staying: set[GroupId | None] = set()
-        leaving: dict[PodId, float] = {}
-        found = []
-        for pod_id, charge in ledger.charges():
-            occupant = self._state.fleet.occupant(pod_id)
-            if occupant is None or occupant.row is None:
-                continue
-            pod = occupant.pod_info.pod
-            group = whole_group_id(occupant.pod_info)
-            target = self._evictions.target_of(occupant)
-            if target is not None and target.terminating:
-                if len(leaving) < _MOST_KEPT:
-                    leaving[pod_id] = self._leaving.get(pod_id, now)
-                continue
-            runs_until = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant])
-            if target is None or not self._may_go(occupant, runs_until, now):
-                staying.add(group)
-                continue
-            found.append(
-                Candidate(
-                    pod_id,
-                    charge.tenant,
-                    pod.priority,
-                    pod.started,
-                    charge.amounts,
-                    group,
-                    occupant.row,
-                )
-            )
-        self._leaving = leaving
-        staying.discard(None)
-        return [one for one in found if one.group not in staying] if staying else found
-
-    def _may_go(self, occupant: Occupant, runs_until: float, now: float) -> bool:
-        spared = self._rests.get(occupant.pod_id)
-        return (
-            not occupant.assumed
-            and (spared is None or spared.until <= now)
-            and (not occupant.pod_info.pod.started or runs_until <= now)
-            and self._evictions.may_evict(occupant, "")
-        )
-
-    def _within_budgets(
-        self, candidates: Sequence[Candidate], going: Sequence[PodId]
-    ) -> list[Candidate]:
-        """So many of these that budgets let go together, and with those that are `going`, the least
-        important first; of a group that goes as a whole all, or none.
-        """
-        left: Left = {}
-        for pod_id in going:
-            self._take(pod_id, left)
-        units: dict[Hashable, list[Candidate]] = {}
-        for one in sorted(candidates, key=_goes_first):
-            units.setdefault(one.unit, []).append(one)
-        found = []
-        for unit in units.values():
-            taken = left if len(unit) == 1 else dict(left)
-            if all(self._take(one.pod_id, taken) for one in unit):
-                left = taken
-                found += unit
-        return found
-
-    def _take(self, pod_id: PodId, left: Left) -> bool:
-        """Whether no budget speaks against one more."""
-        one = self._state.fleet.occupant(pod_id)
-        if one is None:
-            return True
-        victim = Victim(pod_id, one.pod_info, one.cluster, one.node)
-        return not self._budgets.take(victim, left)
 
     def _places_without(
         self, members: Sequence[QueuedPod], gone: Sequence[PodId]
@@ -590,7 +478,3 @@ class Reclaiming:
         tries = 1 if known is None else known.tries + 1
         rest = _Rest(now + _PAUSE.after(tries), tries, self._share_with(item))
         self._rests.put(_kind_of(item), rest)
-
-    def _refused(self, pod_id: PodId, now: float) -> None:
-        """The pod was not evicted: others are asked meanwhile."""
-        self._rests.put(pod_id, _Rest(now + _SPARED_S, 1, NO_SHARE))

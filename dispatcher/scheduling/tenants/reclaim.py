@@ -36,7 +36,7 @@ from shared.model.tenant import (
 )
 
 _MOST = 256  # units that are taken for one claimant
-_MOST_COMPARED = 64
+MOST_COMPARED = 64  # of a tenant's units of equal priority, to find one no larger than was borrowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,11 @@ class Candidate:
     def unit(self) -> tuple[str, Hashable]:
         """Pods of equal ones go together, or not at all."""
         return ("pod", self.pod_id) if self.group is None else ("group", self.group)
+
+
+def goes_first(one: Candidate) -> tuple[int, float, PodId]:
+    """The least important pod that started last is the smallest."""
+    return one.priority, -(one.started or float("inf")), one.pod_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +238,7 @@ class _Search:
         """
         last = len(units) - 1
         lowest = units[last].importance[0]
-        for at in range(last, max(last - _MOST_COMPARED, -1), -1):
+        for at in range(last, max(last - MOST_COMPARED, -1), -1):
             if units[at].importance[0] != lowest:
                 break
             if _has_any(units[at], missing) and self._leaves_own(tenant, units[at], missing):
