@@ -305,7 +305,9 @@ async def _tenant(request: web.Request) -> web.Response:
     if found is None:
         known = list(dict.fromkeys(row["tenant"] for row in views.tenants()))
         return _error(404, f"no tenant {name[:80]}{did_you_mean(name, known)}")
-    return _json(found)
+    turn = request.app[ONE_AT_A_TIME]
+    victims = [row async for piece in in_turns(views.next_victims(name), turn) for row in piece]
+    return _json({**found, "next_victims": victims})
 
 
 async def _quota(request: web.Request) -> web.Response:

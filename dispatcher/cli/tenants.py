@@ -62,7 +62,11 @@ def explain(
     output: Out = Output.TABLE,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Say what a tenant may use, by which arithmetic, who waits, and which rules hold."""
+    """Say what a tenant may use, by which arithmetic, who waits, and which rules hold.
+
+    Next victim: of each resource that it has borrowed, its pod, or group, that would be evicted
+    first if another tenant asked now for quota of it.
+    """
     from dispatcher.cli.api_client import ApiClient
     from dispatcher.cli.output import print_value
 
@@ -105,6 +109,8 @@ def _facts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if found["not_limited"]:
         used = ", ".join(f"{key} {amount}" for key, amount in found["not_limited"].items())
         yield "Not limited", f"uses {used}"
+    for one in found["next_victims"]:
+        yield "Next victim", f"for {one['resource']} of {one['of']}: {one['text']}"
 
 
 def _words(value: object) -> str:

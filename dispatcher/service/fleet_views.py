@@ -58,6 +58,12 @@ class FleetViews(Protocol):
         """All about one tenant, None if there is none of that name."""
         ...
 
+    def next_victims(self, tenant: str) -> Pieces:
+        """Who of a tenant would be evicted first for others, one row for each resource that it has
+        borrowed.
+        """
+        ...
+
     def quota(self, cluster: str, pod: Pod, replicas: int) -> Row:
         """Whether the tenants file lets pods like this pass now, submitted in a cluster; '': in
         any. ValueError if that makes a difference.
@@ -162,6 +168,10 @@ class CoreViews:
     def tenant(self, name: str) -> Row | None:
         """All about one tenant."""
         return self._tenant_rows().one(name)
+
+    def next_victims(self, tenant: str) -> Pieces:
+        """One row for each resource."""
+        return views.victims_view(self._core, self._ledger, tenant)
 
     def quota(self, cluster: str, pod: Pod, replicas: int) -> Row:
         """Whether pods like this are let pass."""

@@ -60,7 +60,11 @@ async def test_it_is_alive_before_it_is_ready(client: Client, path: str) -> None
         ),
         pytest.param("/v1/queue/default/web-1", FakeViews().place("default", "web-1"), id="a pod's place in it"),
         pytest.param("/v1/tenants", {"tenants": FakeViews().tenants()}, id="tenants"),
-        pytest.param("/v1/tenants/shop", FakeViews().tenant("shop"), id="one tenant"),
+        pytest.param(
+            "/v1/tenants/shop",
+            {**(FakeViews().tenant("shop") or {}), "next_victims": whole(FakeViews().next_victims("shop"))},
+            id="one tenant",
+        ),
         pytest.param(
             '/v1/quota?namespace=shop&requests={"cpu":500}&replicas=3&priority=1',
             FakeViews().quota("", pod().namespace("shop").cpu("500m").build(), 3),

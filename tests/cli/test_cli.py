@@ -45,7 +45,8 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> None:
         return found
 
     def tenant(_self: ApiClient, name: str) -> dict[str, Any] | None:
-        return views.tenant(name)
+        found = views.tenant(name)
+        return found and {**found, "next_victims": whole(views.next_victims(name))}
 
     def quota(_self: ApiClient, **query: str) -> dict[str, Any]:
         requests = json.loads(query["requests"])
@@ -314,13 +315,15 @@ def test_a_tenant_is_explained_with_its_arithmetic_and_its_rules() -> None:
         "Rules of all max_priority: 7",
         "Rules of shop nodes: pool=x; clusters: west; spread: yes",
         "Not limited uses pods 5",
+        "Next victim for cpu of the fleet: pod shop/web-3 on west/n4 (priority 0), for pods of bank",
         "given 4 = nominal 4 (40% of the fleet)",
         "keeps 3: lends at most 1",
         "uses 5: borrowed 1, lent 0, may borrow 2",
         "left 1 of 6, limited by all",
     ):
         assert want in lines
-    assert json.loads(run("tenants", "explain", "shop", "-o", "json").stdout) == FakeViews().tenant("shop")
+    told = json.loads(run("tenants", "explain", "shop", "-o", "json").stdout)
+    assert told == {**(FakeViews().tenant("shop") or {}), "next_victims": whole(FakeViews().next_victims("shop"))}
 
 
 AMOUNTS = {"requests": {"cpu": "250m"}, "limits": {"cpu": "1", "memory": "1Gi"}}  # memory is requested, too

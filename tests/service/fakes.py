@@ -400,6 +400,10 @@ class FakeViews:
             "not_limited": {"pods": "5"},
         }
 
+    def next_victims(self, tenant: str) -> Pieces:
+        text = "pod shop/web-3 on west/n4 (priority 0), for pods of bank"
+        yield [{"resource": "cpu", "of": "the fleet", "borrowed": "1", "text": text}] if tenant == "shop" else []
+
     def quota(self, cluster: str, pod: Pod, replicas: int) -> dict[str, Any]:
         if pod.namespace == "both" and not cluster:
             raise ValueError("namespace both is of several tenants")

@@ -78,13 +78,11 @@ class Borrowers:
     ) -> Iterator[dict[str, list[Candidate]]]:
         """Of one tenant, for each resource those with some of it: of pods that go by themselves the
         least important, as many as are compared, that budgets let go now. In pieces: the last one
-        has all.
+        has all. While the tenants stay as they are.
         """
         look = _Look()
         first: dict[str, list[Candidate]] = {name: [] for name in resources}
         for some in self._ledger.charges_of(tenant, _AT_ONCE):
-            if tenant not in self._ledger.tree.nodes:
-                return
             self._budgets = Budgets(self._view.objects)
             for pod_id, charge in some:
                 self._look_at(pod_id, charge, now, look)

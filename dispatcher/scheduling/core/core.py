@@ -71,7 +71,7 @@ class SchedulerCore:
         self.binding = self._deciding.binding
         self.booked = self._deciding.booked
         self.rebalancing = Rebalancing(state, self._deciding.evictions, *rebalancing)
-        self._reclaiming = (
+        self.reclaiming = (
             None if ledger is None else Reclaiming(state, self._deciding.evictions, ledger)
         )
         self._starts = Starts(state)
@@ -242,8 +242,8 @@ class SchedulerCore:
             self._deciding.evictions.preemptors.tick(now)
             self._starts.tick(now)
             self.rebalancing.tick(now)
-            if self._reclaiming is not None:
-                self._reclaiming.tick(now)
+            if self.reclaiming is not None:
+                self.reclaiming.tick(now)
         if event.budget is not None:
             self._decide(events.Decide(event.budget), now)
         state.tell_held(now)

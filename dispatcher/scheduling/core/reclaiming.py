@@ -20,7 +20,8 @@ which the pod's own cluster has to confirm first.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from operator import attrgetter
@@ -268,9 +269,7 @@ class Reclaiming:
         whole = as_one([one.pod_info for one in members]).pod
         totals = state.fleet.allocatable_total(ledger.tree.of_parts)
         ledger.node(tenant, totals)  # limits as they are now
-        ordered = [one for known in self._under_way.values() for one in known.victims]
-        leaving = [one for one, since in self.borrowers.leaving.items() if now - since < _LONGEST_S]
-        going = [*dict.fromkeys((*ordered, *leaving))]
+        going = self.going(now)
         asked = charge_of(whole)
         claimant = Claimant(tenant, whole.priority, asked)
         taken, places, within_own = self._found(members, claimant, candidates, going)
@@ -300,6 +299,12 @@ class Reclaiming:
         state.counters[COUNTER, tenant] += len(taken)
         self._order(taken, pod_id, now)
 
+    def going(self, now: float) -> list[PodId]:
+        """Who counts as gone, and goes for nobody else."""
+        ordered = [one for known in self._under_way.values() for one in known.victims]
+        leaving = [one for one, since in self.borrowers.leaving.items() if now - since < _LONGEST_S]
+        return [*dict.fromkeys((*ordered, *leaving))]
+
     def _charge(self, tenant: str, count: int, now: float) -> None:
         turns = self._turns_of(tenant)
         self._open_at = now + self._pace.take(now, count)
@@ -317,19 +322,15 @@ class Reclaiming:
         their tenant borrows nothing with them.
         """
         ledger = self._ledger
-        out = [(one, ledger.release(one)) for one in going]
         gone = set(going)
         left = self.borrowers.in_reach(
             members, [one for one in candidates if one.pod_id not in gone]
         )
-        try:
+        with self.aside(going):
             within_own = not ledger.tree.nodes[claimant.tenant].shares(claimant.asked)
             by_quota = victims(ledger.tree, claimant, self.borrowers.within_budgets(left, going))
             alone = by_quota is not None and len(members) == 1
             on_nodes = self._on_nodes(claimant, left, going) if alone else []
-        finally:
-            for one, charge in reversed(out):
-                ledger.put_back(one, charge)
         for taken in (by_quota or [], *on_nodes):
             if not taken and len(members) > 1:
                 continue
@@ -337,6 +338,16 @@ class Reclaiming:
             if len(places) == len(members):
                 return taken, places, within_own
         return (), {}, within_own
+
+    @contextmanager
+    def aside(self, going: Iterable[PodId]) -> Iterator[None]:
+        """As if nothing were charged for these any more."""
+        out = [(one, self._ledger.release(one)) for one in going]
+        try:
+            yield
+        finally:
+            for one, charge in reversed(out):
+                self._ledger.put_back(one, charge)
 
     def _on_nodes(
         self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 
 from dispatcher.scheduling.tenants.shares import NO_SHARE, FairShare
 from dispatcher.scheduling.tenants.tree import TenantNode, TenantTree
+from shared.model.bounds import MAX_AMOUNT
 from shared.model.pod import PodId
 from shared.model.tenant import (
     ANY_PRIORITY,
@@ -128,6 +129,25 @@ def victims(
     return None
 
 
+def first_of(
+    tree: TenantTree, claimant: str, resource: str, candidates: Iterable[Candidate]
+) -> list[Candidate] | None:
+    """Who would go first if a tenant asked for a little of a resource of which nothing is left, for
+    a pod as important as can be; None: nobody.
+    """
+    node = tree.nodes[claimant]
+    policy, strategies = policy_of(node)
+    if policy == NEVER:
+        return None
+    asking = Claimant(claimant, MAX_AMOUNT, {resource: 1})
+    units = _units(tree, node, asking, policy, candidates)
+    for strategy in strategies:
+        unit = _Search(tree, node, asking, strategy, units).next_of([resource])
+        if unit is not None:
+            return unit.pods
+    return None
+
+
 def _units(
     tree: TenantTree,
     node: TenantNode,
@@ -175,7 +195,7 @@ class _Search:
         """The pods that have to go; None: they would not do."""
         try:
             while not self._fits():
-                unit = self._next() if len(self._taken) < _MOST else None
+                unit = self.next_of(self._missing()) if len(self._taken) < _MOST else None
                 if unit is None:
                     return None
                 self._charge(unit, -1)
@@ -215,9 +235,10 @@ class _Search:
     def _fits(self) -> bool:
         return not self._missing()
 
-    def _next(self) -> _Unit | None:
-        """Of the tenants that may give the one with the highest share, from the branches down."""
-        missing = self._missing()
+    def next_of(self, missing: Sequence[str]) -> _Unit | None:
+        """Who has some of what is missing goes next: of the tenants that may give the one with the
+        highest share, from the branches down.
+        """
         best: tuple[list[FairShare], str, int] | None = None
         for tenant, units in self._left.items():
             while units and not _has_any(units[-1], missing):

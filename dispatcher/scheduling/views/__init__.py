@@ -10,6 +10,7 @@ from dispatcher.scheduling.views.pod_rows import count_pods, explain, pods_view,
 from dispatcher.scheduling.views.queue_rows import place_view, queue_counts, queue_view
 from dispatcher.scheduling.views.tenant_rows import TenantRows
 from dispatcher.scheduling.views.usage_rows import usage_view
+from dispatcher.scheduling.views.victim_rows import victims_view
 
 __all__ = [
     "Pieces",
@@ -28,5 +29,6 @@ __all__ = [
     "queue_view",
     "source_of",
     "usage_view",
+    "victims_view",
     "whole",
 ]
