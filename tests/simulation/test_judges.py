@@ -51,6 +51,7 @@ class Scene:
         fleet.lease_wire = SimpleNamespace(weather=SimpleNamespace(down=False))
         fleet.tenants_before = []
         fleet.lost, fleet.ordered, fleet.kept, fleet.ranks, fleet.heard = {}, {}, {}, {"dispatcher/1#1": 0}, {}
+        fleet.placed = {}
         self.fleet, self.facts = fleet, Facts(fleet)
         self.judge = judge(fleet, self.facts)
 
