@@ -68,11 +68,19 @@ def test_the_end_of_a_copy_whose_source_another_restore_brought_back_is_found_un
 
 
 @pytest.mark.parametrize(
-    ("given", "priority", "found"),
-    [(300, 0, 1), (200, 0, 0), (300, 10, 0)],
-    ids=["which uses its own", "which has borrowed", "for a more important one of it that waits"],
+    ("given", "priority", "ordered_s", "found"),
+    [(300, 0, None, 1), (200, 0, None, 0), (300, 10, None, 0), (300, 0, 10.0, 0), (300, 0, 100.0, 1)],
+    ids=[
+        "which uses its own",
+        "which has borrowed",
+        "for a more important one of it that waits",
+        "of which one more is under way",
+        "of which one more was, long ago",
+    ],
 )
-def test_a_copy_ends_for_quota_of_others_or_of_its_own_tenant(given: int, priority: int, found: int) -> None:
+def test_a_copy_ends_for_quota_of_others_or_of_its_own_tenant(
+    given: int, priority: int, ordered_s: float | None, found: int
+) -> None:
     scene = Scene(NobodyKilled)
     team = Tenant("team", ("team",), {"cpu": Share(absolute=given)}, "all")
     scene.fleet.sizes = Sizes(tenants=(Tenant("all", (), {}, reclaim=ANY_PRIORITY), team))
@@ -80,6 +88,7 @@ def test_a_copy_ends_for_quota_of_others_or_of_its_own_tenant(given: int, priori
     scene.facts.running["copy-a"] = SimpleNamespace()  # type: ignore[assignment]
     scene.source("b")
     scene.facts.pods["uid-b"].priority = priority
+    scene.fleet.placed = {"uid-b": scene.now - ordered_s} if ordered_s is not None else {}
     scene.write("west", AGENT, "delete", copy, going(copy))
     assert len(scene.judge.found) == found
 

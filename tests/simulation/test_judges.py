@@ -29,6 +29,7 @@ TREE = (
     Tenant("east", ("east/team",), {"cpu": Share(absolute=200)}, "all", {"cpu": Share(absolute=100)}),
     Tenant("rest", ("north/team",), {}, "all"),
 )
+OF_TRAIN = {"group": "train", "group-min": "3"}
 TEAM = (Tenant("team", ("team",), {"cpu": Share(absolute=600)}),)
 
 
@@ -50,6 +51,7 @@ class Scene:
         fleet.lease_wire = SimpleNamespace(weather=SimpleNamespace(down=False))
         fleet.tenants_before = []
         fleet.lost, fleet.ordered, fleet.kept, fleet.ranks, fleet.heard = {}, {}, {}, {"dispatcher/1#1": 0}, {}
+        fleet.placed = {}
         self.fleet, self.facts = fleet, Facts(fleet)
         self.judge = judge(fleet, self.facts)
 
@@ -158,13 +160,32 @@ def test_an_orphan_that_a_restore_brought_back_is_to_be_collected_in_time(later_
     assert len(scene.judge.found) == found
 
 
+REFUSED, FULL = "1 cluster that refused the pod", "0/3 nodes are available"
+
+
 @pytest.mark.parametrize(
-    ("told", "found"), [("1 cluster that refused the pod", 0), ("0/3 nodes are available", 1)], ids=["refused", "full"]
+    ("words", "of_another", "placed", "found"),
+    [
+        ((REFUSED,), "", False, 0),
+        ((REFUSED, FULL), "", False, 0),
+        ((REFUSED,), "", True, 1),
+        ((REFUSED,), "train", False, 0),
+        ((REFUSED,), "other", False, 1),
+        ((FULL,), "", False, 1),
+    ],
+    ids=["refused", "and then told otherwise", "it had a place since", "one of its group", "of another group", "full"],
 )
-def test_a_copy_made_in_calm_is_found_unless_its_pod_was_refused(told: str, found: int) -> None:
+def test_a_copy_made_in_calm_is_found_unless_its_pod_was_refused(
+    words: tuple[str, ...], of_another: str, placed: bool, found: int
+) -> None:
     scene = Scene(CalmIsCalm)
-    source = scene.source("a")
-    source["status"] = {"conditions": [{"type": "PodScheduled", "status": "False", "message": told}]}
+    source = scene.source("a", marks=OF_TRAIN)
+    told = scene.source("b", marks=OF_TRAIN | {"group": of_another}) if of_another else source
+    for message in words:
+        status = {"conditions": [{"type": "PodScheduled", "status": "False", "message": message}]}
+        scene.write("north", AGENT, "patch status", told, told := {**told, "status": status})
+    if placed:
+        scene.write("north", AGENT, "bind", told, {**told, "spec": {**told["spec"], "nodeName": "north-0"}})
     scene.facts.calm_since = scene.now
     scene.now += 1.0
     scene.bind(source, "copy")
@@ -503,9 +524,6 @@ def test_more_than_the_quota_is_found_unless_what_holds_it_runs_at_home_where_no
     scene.judge.tick(0.0)
     scene.bind(scene.source("a"), "copy-a")
     assert len(scene.judge.found) == found
-
-
-OF_TRAIN = {"group": "train", "group-min": "3"}
 
 
 @pytest.mark.parametrize(

@@ -334,7 +334,7 @@ class Reclaiming:
         for taken in (by_quota or [], *on_nodes):
             if not taken and len(members) > 1:
                 continue
-            places = self._places_without(members, [*going, *(one.pod_id for one in taken)])
+            places = self._places_without(members, going, taken)
             if len(places) == len(members):
                 return taken, places, within_own
         return (), {}, within_own
@@ -392,14 +392,18 @@ class Reclaiming:
         return {name: amount for name, amount in missing.items() if amount > 0}
 
     def _places_without(
-        self, members: Sequence[QueuedPod], gone: Sequence[PodId]
+        self, members: Sequence[QueuedPod], going: Sequence[PodId], taken: Sequence[Candidate]
     ) -> dict[PodId, Decision]:
-        """Where the pods go once these are gone."""
+        """Where the pods go once these are gone: if any is taken for them, not to a cluster that
+        may refuse them once more.
+        """
         state = self._state
-        waiting = [(one.pod_id, one.pod_info) for one in members]
+        waiting = [
+            (one.pod_id, one.pod_info.unforgiving if taken else one.pod_info) for one in members
+        ]
         group = state.queue.groups.waits_in(members[0])
         with state.profiles.what_if() as world:
-            for one in gone:
+            for one in (*going, *(one.pod_id for one in taken)):
                 if state.fleet.occupant(one) is not None:
                     world.take_away(one)
             if group is None or len(members) == 1:

@@ -3,6 +3,7 @@ it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
@@ -56,6 +57,15 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
     def over(self) -> tuple[ClusterRefusal, ...]:
         """Of `refused` those whose time has passed."""
         return tuple([one for one in self.refused if one.over]) if self.refused else ()
+
+    @property
+    def unforgiving(self) -> "PodInfo":
+        """The same as if the time of none of `refused` had passed."""
+        if not self.over:
+            return self
+        return msgspec.structs.replace(
+            self, refused=tuple([replace(one, over=False) for one in self.refused])
+        )
 
     def at(self, cluster: str) -> "PodInfo":
         """The same with the pod as the server of `cluster` makes it, as far as that is known: what

@@ -8,7 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from dispatcher.scheduling.quota import QuotaLedger
-from shared.messages import DONE, REFUSED, AnyIntent, Evict
+from shared.messages import DONE, OF_CLUSTER, REFUSED, AnyIntent, Bind, Evict
 from shared.model.labels import LabelSelector
 from shared.model.objects import PodDisruptionBudget
 from shared.model.pod import Group
@@ -45,6 +45,7 @@ class World(OneCluster):
         self.leaving: dict[str, float] = {}
         self.verdict = DONE
         self.evicted: list[Evict] = []
+        self.refused: set[str] = set()
         self.replaced = 0
         nodes = [node(f"n{at}").cpu(cpu).memory("90Gi").pods(90).build() for at, cpu in enumerate(room)]
         self.report(full=True, nodes=tuple(nodes))
@@ -78,6 +79,9 @@ class World(OneCluster):
                 self.terminate(intent.pod.name)
             elif self.verdict == DONE:
                 self.leave(intent.pod.name)
+            return
+        if isinstance(intent, Bind) and intent.pod.name in self.refused:
+            self.answer(intent, REFUSED, scope=OF_CLUSTER, message="denied by webhook")
             return
         super().obey(intent)
 
@@ -157,6 +161,18 @@ def test_nobody_goes_for_a_pod_that_would_find_no_place_all_the_same() -> None:
     world.come("red-1", cpu=4)
     world.run(60)
     assert world.evicted == []
+
+
+def test_nobody_goes_for_a_pod_that_its_cluster_may_refuse_once_more() -> None:
+    world = World()
+    world.refused = {"red-1"}
+    world.come("red-1")
+    world.refused = set()
+    world.come(*(f"blue-{at}" for at in range(6)))
+    world.run(900)
+    assert not world.evicted, "not before the refusal is forgotten"
+    world.run(600)
+    assert (world.placed("red"), len(world.evicted)) == (1, 1)
 
 
 def test_pods_that_ask_in_vain_keep_no_other_tenant_from_being_looked_at() -> None:

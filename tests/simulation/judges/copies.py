@@ -168,18 +168,20 @@ class NobodyKilled(Judge):
         if any(mine.owns(one.cluster, one.namespace) and not (one.node or one.gone) for one in above):
             fact.doomed = "reclaim"
             return True
-        all_of_it = (
-            one
-            for copies in facts.copies.values()
-            if copies[0].is_source and mine.owns(copies[0].cluster, copies[0].namespace)
-            for one in copies
-        )
-        there = (one for one in all_of_it if one.node and not one.node.startswith(PROXY) and not one.gone)
+        theirs = (copies for copies in facts.copies.values() if copies[0].is_source)
+        used = sum(self._used(one) for one in theirs if mine.owns(one[0].cluster, one[0].namespace))
         given = mine.nominal["cpu"].absolute or 0 if "cpu" in mine.nominal else 0
-        if sum(one.cpu for one in there if not one.ended) <= given:
+        if used <= given:
             return False
         fact.doomed = "reclaim"
         return True
+
+    def _used(self, copies: Sequence[PodFact]) -> int:
+        """Milli-CPU of a pod where it is; of one without a place what an order that is under way asks for."""
+        held = [one for one in copies if one.node and not one.gone]
+        if not held and self.fleet.loop.time() - self.fleet.placed.get(copies[0].uid, float("-inf")) < ORDERED_S:
+            return 0 if copies[0].gone else copies[0].cpu
+        return sum(one.cpu for one in held if not (one.node.startswith(PROXY) or one.ended))
 
     def _nobody_leads(self) -> bool:
         return all(one.dispatcher is None for one in self.fleet.dispatchers.values())

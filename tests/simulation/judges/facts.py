@@ -1,5 +1,6 @@
 """What happened, as API servers and kubelets know it: sources, their real copies, and what each is doomed by."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.simulation.judges.objects import Objects
@@ -26,7 +27,8 @@ class PodFact:
     `bound`: when it came to its node. `decided`: when the product first claimed it for the place that it has.
     `claimed_by`: who last wrote onto it for which cluster it is claimed.
     `owner`: UID of its controller. `failover`: the mode that it asks for.
-    `told`: when it was last written why it waits. `taken`: when a restore took it, whatever had doomed it before.
+    `told`: when it was last written why it waits. `refused`: it was told that a cluster refuses it, and had no place
+    since, but in calm. `taken`: when a restore took it, whatever had doomed it before.
     `names`: kinds and names of the objects in its environment, in order. `least`: so many of its `group` start
     together, in one domain (`within`).
     """
@@ -43,6 +45,7 @@ class PodFact:
     decided: float = float("inf")
     claimed_by: str = ""
     told: float = float("-inf")
+    refused: bool = False
     doomed: str = ""
     ended: str = ""
     gone: bool = False
@@ -61,6 +64,11 @@ class PodFact:
     def is_source(self) -> bool:
         """Whether a user made it."""
         return self.uid == self.source
+
+    @property
+    def group_name(self) -> tuple[str, str, str]:
+        """Its home cluster, namespace and group."""
+        return self.cluster, self.namespace, self.group
 
     @property
     def was_taken(self) -> bool:
@@ -140,6 +148,7 @@ class Facts(Judgeable):
         node = after["spec"].get("nodeName", "")
         if node != fact.node:
             fact.node, fact.bound = node, write.at
+            fact.refused = fact.refused and write.at >= self.calm_since
             if not by_product(write.actor):
                 self.changed[write.cluster, node] = write.at
         fact.failover = after["metadata"].get("annotations", {}).get(FAILOVER, "")
@@ -159,6 +168,7 @@ class Facts(Judgeable):
         said, says = ((condition(one or {}, "PodScheduled") or {}).get("message") for one in (write.before, after))
         if says and says != said:
             fact.told = write.at
+            fact.refused = fact.refused or "refused the pod" in says or "refused it: " in says
         preempted = condition(after, "DisruptionTarget")
         if preempted is not None and not fact.doomed and self._may_be_preempted(fact):
             fact.doomed = "preempted"
@@ -244,6 +254,13 @@ class Facts(Judgeable):
     def running_copies(self, source: str) -> list[PodFact]:
         """Copies of a source that run now."""
         return [one for one in self.copies.get(source, ()) if one.uid in self.running]
+
+    def starting_with(self, source: PodFact) -> Iterator[PodFact]:
+        """A user's pod, and the others of its group."""
+        yield source
+        for one in self.pods.values() if source.group else ():
+            if one.is_source and one is not source and one.group_name == source.group_name:
+                yield one
 
     def source_of(self, fact: PodFact) -> PodFact | None:
         """The pod that a user made."""

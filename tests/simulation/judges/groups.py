@@ -14,7 +14,7 @@ class _OfGroups(Judge):
         found: dict[_Name, list[PodFact]] = {}
         for fact in self.facts.pods.values():
             if fact.is_source and fact.group and not (fact.gone or fact.doomed or fact.ended):
-                found.setdefault((fact.cluster, fact.namespace, fact.group), []).append(fact)
+                found.setdefault(fact.group_name, []).append(fact)
         yield from found.items()
 
     def _places(self, source: PodFact) -> list[PodFact]:

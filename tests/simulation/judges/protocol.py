@@ -1,11 +1,12 @@
 """Promises about who writes what, and when: attempts only grow, the deposed are silent, calm is calm."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 from agents.executor.trust.state import PATH as STATE
 from agents.runtime.executor_lease import PLACE
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import CLUSTERS, EPOCH, FAILOVER, PREFIX, PROXY, by_product
+from tests.simulation.judges.facts import CLUSTERS, EPOCH, FAILOVER, PREFIX, PROXY, PodFact, by_product
 from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
 from tests.simulation.world.objects import Object, condition
 from tests.simulation.world.store import Write
@@ -113,7 +114,8 @@ class CalmIsCalm(Judge):
     """Once everything has settled nothing is written but signs of life.
 
     A pod that clusters refused is offered to them again, at distances that double up to a quarter of an hour: that is
-    promised, too, and is no unrest. Where a webhook makes a copy too large it is made, and deleted, each time.
+    promised, too, and is no unrest. Where a webhook makes a copy too large it is made, and deleted, each time. A
+    group is offered as a whole: one of its pods that was refused speaks for the others.
     Whoever else waits may be told anew meanwhile, since the pod that is offered holds room and quota for that moment.
     A copy whose source a restore took is deleted ten minutes later, when that was asked for twice (docs/protocol.md);
     pods that waited for its room or quota are placed then.
@@ -130,7 +132,7 @@ class CalmIsCalm(Judge):
     def wrote(self, write: Write) -> None:
         if write.at < self.facts.calm_since or write.place.resource not in (PODS, NAMESPACES):
             return
-        if write.place.resource == PODS and any(map(_was_refused, (write.before, write.after, self._source(write)))):
+        if write.place.resource == PODS and any(one.refused for one in self._offered_with(write)):
             self._offered = write.at
             if self._counts(write):
                 return
@@ -171,18 +173,11 @@ class CalmIsCalm(Judge):
             return False
         return source.was_taken or fact.uid in self.facts.revived
 
-    def _source(self, write: Write) -> Object | None:
-        """The pod that a copy is of, as it is now."""
-        obj = write.after or write.before or {}
-        fact = self.facts.pods.get(obj.get("metadata", {}).get("uid", ""))
+    def _offered_with(self, write: Write) -> Iterable[PodFact]:
+        """The pod that it is about, and those of its group."""
+        fact = self.facts.pods.get((write.after or write.before or {}).get("metadata", {}).get("uid", ""))
         source = self.facts.source_of(fact) if fact is not None else None
-        return None if source is None or source is fact else self.kept(source)
-
-
-def _was_refused(pod: Object | None) -> bool:
-    told = condition(pod or {}, "PodScheduled") or {}
-    message = told.get("message", "")
-    return told.get("status") == "False" and ("refused the pod" in message or "refused it: " in message)
+        return self.facts.starting_with(source) if source is not None else ()
 
 
 def _only_told(write: Write) -> bool:

@@ -171,6 +171,7 @@ class Fleet(Judgeable):
         self.ordered: dict[tuple[str, str], float] = {}  # (target, UID of the source) -> first order of a delegate
         self.kept: dict[tuple[str, str], float] = {}  # the same -> when a claim for it was last refused at home
         self.heard: dict[str, set[str]] = {}  # a dispatcher's term -> clusters that have reported to it
+        self.placed: dict[str, float] = {}  # UID of a source -> newest order to claim or bind it
         dice = random.Random(f"{seed} relays")
         self.relays = Relays(loop, dice, self.members, self.link, self._gateways, self.gave, self.crossed)
         for name in sizes.clusters:
@@ -256,6 +257,7 @@ class Fleet(Judgeable):
                 self.ordered,
                 self.kept,
                 self.heard,
+                self.placed,
                 self.crossed if self.sizes.followers else lambda _: None,
             )
             for name, agent in sorted(self.members.items())

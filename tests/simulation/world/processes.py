@@ -31,6 +31,7 @@ from shared.kube.leader_lease import LeaseRef, LeaseStore
 from shared.kube.session import AccessError, ApiSession
 from shared.messages import (
     REFUSED,
+    Bind,
     Changes,
     Claim,
     CreateDelegate,
@@ -191,6 +192,7 @@ class SimLink:
     ordered: dict[tuple[str, str], float] = field(default_factory=dict)  # (cluster, pod) -> first order of a delegate
     kept: dict[tuple[str, str], float] = field(default_factory=dict)  # the same -> newest refusal of a claim for it
     heard: dict[str, set[str]] = field(default_factory=dict)  # a dispatcher's term -> clusters that have reported to it
+    placed: dict[str, float] = field(default_factory=dict)  # pod -> newest order to its cluster to claim or bind it
     crossed: Callable[[bytes], None] = lambda _: None  # told of what is sent and answered
 
     async def hello(self, *, timeout_s: float) -> Hello:
@@ -217,6 +219,8 @@ class SimLink:
         for one in batch.intents:
             if isinstance(one, CreateDelegate):
                 self.ordered.setdefault((self.cluster, one.pod.uid), self.loop.time())
+            elif isinstance(one, Claim | Bind):
+                self.placed[one.pod.uid] = self.loop.time()
         answer: OutcomeBatch = await self._call(OutcomeBatch, call, timeout_s, batch)
         for one, outcome in zip(batch.intents, answer.outcomes, strict=True):
             if isinstance(one, Claim) and outcome.verdict == REFUSED:
