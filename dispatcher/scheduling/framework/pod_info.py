@@ -2,8 +2,8 @@
 it.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,19 @@ class GroupId(NamedTuple):
     namespace: str
     kind: str
     name: str
+
+
+class QuotaTurn(NamedTuple):
+    """When a pod's turn is among those that are charged of one quota (`whose`), lower first, and
+    whether it would borrow of that.
+    """
+
+    whose: Hashable
+    key: tuple[Any, ...]
+    borrows: bool
+
+
+NO_TURN = QuotaTurn(None, (), borrows=False)
 
 
 class Domains(msgspec.Struct, frozen=True, gc=False):
