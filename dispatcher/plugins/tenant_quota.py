@@ -30,6 +30,7 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.hints import ClusterEvent
+from dispatcher.scheduling.framework.pod_info import NO_TURN, QuotaTurn
 from dispatcher.scheduling.framework.value_columns import Column, Same
 from dispatcher.scheduling.quota import (
     QuotaLedger,
@@ -216,6 +217,18 @@ class TenantQuota(Reserve[None]):
                 self.ledger.claim(pod_id_of(pod_info), tenant, pod.priority, charge_of(pod))
             return False
         return self.ledger.claims.drop(pod_id_of(pod_info))
+
+    def quota_turn(self, pod_info: PodInfo) -> QuotaTurn:
+        """By priority, then by the share of its tenant. Who is kept some for borrows nothing."""
+        tenant = self._tenant(pod_info)
+        if tenant is None:
+            return NO_TURN
+        node = self.ledger.tree.nodes[tenant]
+        borrows = not self.ledger.holds(pod_id_of(pod_info)) and bool(
+            node.shares(charge_of(pod_info.pod))
+        )
+        key = (-pod_info.pod.priority, node.shares())
+        return QuotaTurn(node.root.name, key, borrows)
 
     def too_large(self, pod_info: PodInfo, fleet: FleetView) -> Mapping[str, str] | None:
         """Clusters that make the pod larger than what its tenant's quota has left; None for a pod

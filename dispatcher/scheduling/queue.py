@@ -381,7 +381,8 @@ class SchedulingQueue(QueuedGroups):
         """The pauses of a pod that was refused for `reasons`, and of those that were refused alike."""
         if reasons != QUOTA or item.shape is not None or not self._gates.quota_alike(item.pod_info):
             return self._pause
-        return self._parked.quota_pause(now, self._pause.most_s)
+        turn = self._gates.quota_turn(item.pod_info)
+        return self._parked.quota_pause(turn, now, self._pause.most_s)
 
     def _note_claims(self, items: Sequence[QueuedPod], *, for_quota: bool) -> None:
         """These were refused, for quota alone or for something else."""
@@ -549,8 +550,8 @@ class SchedulingQueue(QueuedGroups):
 
     def _try(self, item: QueuedPod, now: float, cause: str) -> None:
         """Make it active, or let it wait until it may be."""
-        if cause == Cause.ADD and self._parked.waits_behind(item, self._gates, now):
-            item.ready_at = at = self._parked.quota_at
+        if (at := self._waits_until(item, now, cause)) > now:
+            item.ready_at = max(item.ready_at, at)
             item.order = order_of(self._sort, item.pod_id, item.pod_info, item.queued_at, at)
             self._move(item, _BACKOFF, cause)
         elif not item.attempts:

@@ -16,6 +16,7 @@ import msgspec
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import ClusterEvent
+from dispatcher.scheduling.framework.pod_info import NO_TURN, QuotaTurn
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
 from shared.model.reasons import Reason, Reasons, Why
@@ -64,6 +65,10 @@ class Gates(Protocol):
         """A pod that was refused for quota alone waits, or does so no more. Whether others may have
         waited behind it.
         """
+        ...
+
+    def quota_turn(self, pod_info: PodInfo) -> QuotaTurn:
+        """Of which quota the pod is charged, and its turn."""
         ...
 
 
@@ -121,6 +126,10 @@ class NoPlugins:
     def waits_for_quota(self, pod_info: PodInfo, *, waits: bool) -> bool:
         """Nobody waits behind it."""
         return False
+
+    def quota_turn(self, pod_info: PodInfo) -> QuotaTurn:
+        """All are charged of one, and borrow nothing."""
+        return NO_TURN
 
 
 class State(enum.Enum):

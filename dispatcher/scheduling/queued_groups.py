@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from dispatcher.scheduling.fair_order import FairPods
 from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.pod_info import GroupId, as_one, group_id
-from dispatcher.scheduling.queued import ActivePods, Cause, QueuedPod, State
+from dispatcher.scheduling.queued import QUOTA, ActivePods, Cause, Gates, QueuedPod, State
 from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
+from dispatcher.scheduling.waking import ParkedPods
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
 
@@ -18,6 +19,7 @@ from shared.model.reasons import Reason
 # takes half a millisecond or more. 5,000 of them, no two alike, have a turn each minute; those of
 # other namespaces do not wait for them.
 _GROUPS_PER_S = 80
+_NEVER = float("-inf")
 # Enum look-ups are slow
 _ACTIVE = State.ACTIVE
 _BACKOFF = State.BACKOFF
@@ -35,6 +37,8 @@ class QueuedGroups(ABC):
     incoming: defaultdict[tuple[State, str], int]
     _tickets: Iterator[int]
     groups: WaitingGroups
+    _gates: Gates
+    _parked: ParkedPods
 
     @abstractmethod
     def unschedulable_all(
@@ -131,6 +135,17 @@ class QueuedGroups(ABC):
         starting = self.groups.starting_with(item)
         return item.pod_info if len(starting) == 1 else as_one([one.pod_info for one in starting])
 
+    def _waits_until(self, item: QueuedPod, now: float, cause: str) -> float:
+        """Until when it is not tried as others wait for quota. Who was refused for quota alone
+        waits with these anyway, or has waited.
+        """
+        if now >= self._parked.quota_at or cause == Cause.ACTIVATED:
+            return now
+        has_waited = item.reasons == QUOTA or (cause == Cause.BACKOFF_ENDED and not item.attempts)
+        if has_waited and self.groups.waits_in(item) is None:
+            return now
+        return self._parked.waits_behind(item, self.waiting_with(item), self._gates, now)
+
     def _follows(self, item: QueuedPod) -> bool:
         """Whether a popped pod is of a group, and does not stand for it."""
         return group_id(item.pod_info) is not None and not self.is_lead(item)
@@ -179,7 +194,7 @@ class QueuedGroups(ABC):
         elif lead is None and group.members:
             lead = group.lead = next(iter(group.members.values()))
             lead.attempts = group.attempts
-            lead.ready_at = group.ready_at
-            self._move(lead, _BACKOFF if group.attempts else _ACTIVE, cause)
+            lead.ready_at = max(group.ready_at, self._waits_until(lead, _NEVER, cause))
+            self._move(lead, _ACTIVE if lead.ready_at == _NEVER else _BACKOFF, cause)
         elif lead is not None and came and lead.state is _UNSCHEDULABLE:
             self._move(lead, _BACKOFF, cause)

@@ -14,9 +14,13 @@ of those who wait again is asked about them, too, after that.
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
+
+from dispatcher.scheduling.framework import PodInfo
 from dispatcher.scheduling.framework.hints import ClusterEvent
+from dispatcher.scheduling.framework.pod_info import QuotaTurn
 from dispatcher.scheduling.queued import (
     AT_A_TIME,
     QUOTA,
@@ -70,6 +74,16 @@ class _Lines:
         return True
 
 
+class _QuotaRound(msgspec.Struct):
+    """When all that one quota has refused are tried again, in fair order; tries in vain since that
+    was set; the first turn of those that wait for it.
+    """
+
+    at: float = float("-inf")
+    tries: int = 0
+    first: tuple[Any, ...] | None = None
+
+
 class ParkedPods:
     """Pods that wait for an event that may help them, and how many of them one event has tried again.
 
@@ -91,28 +105,46 @@ class ParkedPods:
         self._idle = _Lines()
         self._tried = _Lines()
         self._of_quota: set[Hashable] = set()  # `_quota_key` of those that one quota refuses alike
-        self.quota_at = float("-inf")  # when these are tried again, in fair order
-        self._quota_tries = 0  # in vain, since it was set
+        self._rounds: dict[Hashable, _QuotaRound] = {}  # by whose quota it is
+        self.quota_at = float("-inf")  # the end of the last of these
 
-    def quota_pause(self, now: float, most_s: float) -> Backoff:
-        """How long pods that quota refused just now back off: until `quota_at`, all of them, and no
-        longer than their tries cost. Else quota that comes free meanwhile goes to whoever does not
-        back off, whatever the shares.
+    def quota_pause(self, turn: QuotaTurn, now: float, most_s: float) -> Backoff:
+        """How long pods that quota refused just now back off: until the end of its round, all of
+        them, and no longer than their tries cost. Else quota that comes free meanwhile goes to
+        whoever does not back off, whatever the shares.
         """
-        if now >= self.quota_at:
-            pause_s = max(_QUOTA_S, self._quota_tries / _QUOTA_TRIES_PER_S)
-            self.quota_at = now + min(pause_s, most_s)
-            self._quota_tries = 0
-        self._quota_tries += 1
-        left_s = self.quota_at - now
+        known = self._rounds.setdefault(turn.whose, _QuotaRound())
+        if now >= known.at:
+            pause_s = max(_QUOTA_S, known.tries / _QUOTA_TRIES_PER_S)
+            known.at = now + min(pause_s, most_s)
+            known.tries = 0
+            known.first = None
+            self.quota_at = max(self.quota_at, known.at)
+        known.tries += 1
+        left_s = self.wait_for_round(turn) - now
         return Backoff(left_s, left_s)
 
-    def waits_behind(self, item: QueuedPod, gates: Gates, now: float) -> bool:
-        """Whether a new pod is tried when pods like it are that wait for quota."""
-        if now >= self.quota_at:
-            return False
+    def wait_for_round(self, turn: QuotaTurn) -> float:
+        """Pods whose turn is this wait for the end of the round; when that is."""
+        known = self._rounds.get(turn.whose)
+        if known is None:
+            return float("-inf")
+        known.first = turn.key if known.first is None else min(known.first, turn.key)
+        return known.at
+
+    def waits_behind(self, item: QueuedPod, pod_info: PodInfo, gates: Gates, now: float) -> float:
+        """Until when a pod (of a group: `pod_info`, all that start with it) waits that was not
+        refused for quota: if pods like it wait for that, or it would borrow what others wait for
+        whose turn is not after its own.
+        """
+        turn = gates.quota_turn(pod_info)
+        known = self._rounds.get(turn.whose)
+        if known is None or now >= known.at:
+            return now
         item.kind = gates.kind_of(item.pod_info, QUOTA)
-        return _quota_key(item) in self._of_quota
+        alike = _quota_key(item) in self._of_quota
+        behind = turn.borrows and known.first is not None and known.first <= turn.key
+        return known.at if alike or behind else now
 
     def line_of(self, item: QueuedPod, alike: Hashable) -> RefusedTogether:
         """Where a pod that is refused stands, to be entered there."""
@@ -316,7 +348,8 @@ class Waking:
             first = next(iter(line.values()))
             is_helped = is_helped or gates.worth(event, first.pod_info, first.reasons)
             if line.is_of_quota:
-                line.ready_at = max(line.ready_at, self._parked.quota_at)
+                ends_at = self._parked.wait_for_round(gates.quota_turn(first.pod_info))
+                line.ready_at = max(line.ready_at, ends_at)
             yield line if is_helped else None
             if not is_helped:
                 return

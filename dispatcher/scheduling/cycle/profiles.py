@@ -13,6 +13,7 @@ from dispatcher.scheduling.equivalence.cache import ClassCounts
 from dispatcher.scheduling.framework import Plugin, PodInfo
 from dispatcher.scheduling.framework.derived import joined
 from dispatcher.scheduling.framework.hints import ClusterEvent
+from dispatcher.scheduling.framework.pod_info import NO_TURN, QuotaTurn
 from dispatcher.scheduling.framework.points import Plan, PluginError, guarded
 from dispatcher.scheduling.framework.stopwatch import STOPWATCH
 from dispatcher.scheduling.rules.entry import may_enter
@@ -207,6 +208,17 @@ class Profiles:
             except PluginError:
                 told = True  # it is no evidence that nobody has
         return told
+
+    def quota_turn(self, pod_info: PodInfo) -> QuotaTurn:
+        """What the first Reserve plugin says that charges the pod."""
+        for plugin in self.of(pod_info).plan.reserves:
+            try:
+                found = guarded(plugin, plugin.quota_turn, pod_info)
+            except PluginError:
+                continue
+            if found is not NO_TURN:
+                return found
+        return NO_TURN
 
     # --- places
     # ----------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from dispatcher.scheduling.framework.cycle_state import CycleState, Skip
 from dispatcher.scheduling.framework.derived import NOTHING, Derived
 from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Ints, Rows
 from dispatcher.scheduling.framework.hints import ClusterEvent
-from dispatcher.scheduling.framework.pod_info import PodInfo
+from dispatcher.scheduling.framework.pod_info import NO_TURN, PodInfo, QuotaTurn
 from shared.model.pod import PodId
 from shared.model.reasons import Reason, Why
 
@@ -312,6 +312,10 @@ class Reserve(Plugin[S]):
         instead. Whether others may have waited behind it, which can go now.
         """
         return False
+
+    def quota_turn(self, pod_info: PodInfo) -> QuotaTurn:
+        """Of which quota the pod is charged, and its turn; NO_TURN: of none."""
+        return NO_TURN
 
 
 class Permit(Plugin[S]):

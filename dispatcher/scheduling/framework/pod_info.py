@@ -2,9 +2,9 @@
 it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,19 @@ class GroupId(NamedTuple):
     namespace: str
     kind: str
     name: str
+
+
+class QuotaTurn(NamedTuple):
+    """When a pod's turn is among those that are charged of one quota (`whose`), lower first, and
+    whether it would borrow of that.
+    """
+
+    whose: Hashable
+    key: tuple[Any, ...]
+    borrows: bool
+
+
+NO_TURN = QuotaTurn(None, (), borrows=False)
 
 
 class Domains(msgspec.Struct, frozen=True, gc=False):

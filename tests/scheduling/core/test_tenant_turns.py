@@ -136,3 +136,37 @@ def test_a_group_is_as_many_turns_as_it_has_members() -> None:
     while len(sent) < 80:
         sent += world.decide(1)
     assert 0.4 < Counter(sent)["red"] / len(sent) < 0.65
+
+
+@pytest.mark.parametrize(("least", "priority"), [(0, 0), (1, 0), (0, 9)], ids=["pods", "groups", "before a higher one"])
+def test_who_makes_pods_unlike_all_others_takes_nothing_that_the_next_waits_for(least: int, priority: int) -> None:
+    """They have not been refused: each would be decided the moment that it comes, whoever's turn it is."""
+    world = World(team("red"), team("blue"))
+    world.come("blue", 100)
+    world.tick(0.01)
+    world.come("red", 10, priority=priority)
+    world.tick(0.01)
+    for number in range(10):
+        ended = world.pods.pop(f"blue-0-{number}")
+        world.report(pods_gone=(ended.uid,))
+        another = pod(f"blue-x-{number}").namespace("blue").labels(app=f"x{number}").cpu("100m")
+        group = Group(OURS, f"x{number}", "", least, "cluster") if least else None
+        world.submit(another.set(group=group).build())
+        for _ in range(12):
+            world.tick(0.01)
+    placed = Counter(one.namespace for one in world.pods.values() if one.node)
+    assert placed == {"blue": 90, "red": 10}
+
+
+def test_who_borrows_nothing_or_less_than_those_that_wait_waits_for_nobody() -> None:
+    world = World(team("red", cpu=1000), team("green"), team("blue"))
+    world.come("blue", 107)
+    world.submit(pod("blue-large").namespace("blue").cpu("400m").build())
+    world.tick(0.01)
+    world.come("red", 1)
+    world.tick(0.01)
+    assert world.pods["red-0-0"].node == "n1"
+    world.come("green", 1)
+    world.tick(0.01)
+    assert world.pods["green-0-0"].node == "n1"
+    assert not world.pods["blue-large"].node
