@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dispatcher.plugins.registry import PluginSpec
-from dispatcher.scheduling.framework import DomainPlugin, Filter, Permit, Plugin, Reserve, Score
+from dispatcher.scheduling.framework import CountedPlugin, Filter, Permit, Plugin, Reserve, Score
 from dispatcher.scheduling.framework.asked import are_fields
 from dispatcher.scheduling.framework.lifecycle import (
     Bind,
@@ -33,6 +33,14 @@ _METHODS: dict[Any, tuple[str, ...]] = {
     Bind: ("bind",),
     PostBind: ("post_bind",),
 }
+_DERIVED = (
+    "checked_rules",
+    "pre_score_domains",
+    "filter_parts",
+    "score_parts",
+    "filter",
+    "score",
+)
 _LOOKING = (
     Filter,
     Score,
@@ -75,9 +83,17 @@ def _reads(cls: type[Plugin]) -> Iterator[str]:
 def _missing(cls: type[Plugin]) -> Iterator[str]:
     if cls.class_key is Plugin.class_key and any(issubclass(cls, point) for point in _LOOKING):
         yield "class_key is missing: it answers everything of the pod that the plugin looks at, None for nothing"
-    if issubclass(cls, DomainPlugin):
+    if issubclass(cls, CountedPlugin):
+        yield from _derived(cls)
         return
     for point, methods in _METHODS.items():
         for method in methods:
             if issubclass(cls, point) and getattr(cls, method) is getattr(point, method):
                 yield f"{method} is missing: {cls.__name__} inherits {point.__name__}"
+
+
+def _derived(cls: type[CountedPlugin[Any]]) -> Iterator[str]:
+    """What follows from the rules is said by these alone."""
+    for method in _DERIVED:
+        if getattr(cls, method) is not getattr(CountedPlugin, method):
+            yield f"{method} follows from the rules of a CountedPlugin: say it in pre_filter or rules"

@@ -1,4 +1,5 @@
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -6,7 +7,7 @@ import pytest
 
 from dispatcher.kit import Room, a_fleet, a_node, a_pod, broken_laws, scores
 from dispatcher.kit.interface_law import broken_form
-from dispatcher.plugins.registry import REGISTRY, PluginContext
+from dispatcher.plugins.registry import REGISTRY, PluginContext, PluginSpec
 from dispatcher.scheduling.framework import (
     SKIP,
     ClusterScore,
@@ -14,11 +15,9 @@ from dispatcher.scheduling.framework import (
     CountedPlugin,
     CycleState,
     Depends,
-    DomainPlugin,
     Filter,
     FleetView,
     Floats,
-    Part,
     Permit,
     Plugin,
     PodInfo,
@@ -30,7 +29,7 @@ from dispatcher.scheduling.framework import (
     refuse,
 )
 from dispatcher.scheduling.framework.counted import pods_by_domain
-from dispatcher.scheduling.framework.domain_counts import CountRules, MaxCount, Scale, ScoreTerm
+from dispatcher.scheduling.framework.domain_counts import CountRules, MaxCount
 from dispatcher.scheduling.framework.lifecycle import PreBind, PreEnqueue, PreScore, RowList
 from dispatcher.scheduling.framework.plugin import WaitingRoom
 from shared.model.reasons import Reason, Reasons, Why
@@ -473,30 +472,25 @@ class OfAnyNamespace(Racks):
         return tuple(pod_info.pod.app_labels.items())
 
 
-class TwoTongues(DomainPlugin[None]):
-    """Zones by name, as parts; its rules say the same unless told otherwise."""
+class Based(Racks):
+    """Its rules have a base, and nothing that it is a part of."""
 
-    name: ClassVar[str] = "TwoTongues"
+    def rules(self, state: CountRules, fleet: FleetView) -> CountRules:
+        return replace(state, base=1.0)
 
-    def __init__(self, *, refuses: bool = False, factor: float = 1.0, scale: Scale = Scale.AS_IS) -> None:
-        self.refuses, self.factor, self.scale = refuses, factor, scale
 
-    def class_key(self, pod_info: PodInfo) -> Any:
-        return None
+class Deaf(Racks):
+    """It refuses nobody, whatever its rules say."""
 
-    def score_parts(self, state: None, fleet: FleetView) -> Sequence[Part]:
-        zones = len(fleet.topology.domain_values("zone"))
-        return [Part(fleet.topology.domain("zone"), np.append(np.arange(float(zones)), 5.0))]
+    def filter(self, state: CountRules, fleet: FleetView, rows: Rows) -> Codes:  # type: ignore[misc]
+        return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
 
-    def count_rules(self, state: None, pod_info: PodInfo, fleet: FleetView) -> CountRules:
-        zones = pods_by_domain(pod_info.pod, "zone", fleet)
-        table = np.arange(float(len(zones.counts))) * self.factor
-        code = fleet.reasons.code(Reasons.POLICY)
-        return CountRules(
-            [MaxCount(zones, 100, code, elsewhere=code)] if self.refuses else [],
-            score_terms=[ScoreTerm(zones, 0.0, elsewhere=5.0, table=table)],
-            scale=self.scale,
-        )
+
+def test_what_follows_from_rules_is_said_by_these_alone() -> None:
+    assert broken_form(PluginSpec(Racks)) == []
+    assert broken_form(PluginSpec(Deaf)) == [
+        "filter follows from the rules of a CountedPlugin: say it in pre_filter or rules"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -507,13 +501,9 @@ class TwoTongues(DomainPlugin[None]):
         (Rackless(), "raises AssertionError: a node has a rack"),
         (OfAnyApp(), "pod of-another-app has the class key of another pod"),
         (OfAnyNamespace(), "pod of-another-namespace has the class key of another pod"),
-        (TwoTongues(), ""),
-        (TwoTongues(refuses=True), "count_rules refuses other nodes than filter_parts"),
-        (TwoTongues(factor=2.0), "count_rules has other raw scores than score_parts"),
-        (TwoTongues(scale=Scale.RANGE), "count_rules has another scale than normalize"),
-        (TwoTongues(scale=Scale.COST), "count_rules has another scale than normalize"),
+        (Based(), "raises ValueError: rules without score terms have no base"),
     ],
-    ids=["racks", "secretive", "rackless", "apps", "namespaces", "two tongues", "refusals", "raw", "range", "cost"],
+    ids=["racks", "secretive", "rackless", "apps", "namespaces", "base"],
 )
 def test_rules_over_counts_are_held_to_the_laws(plugin: Plugin, want: str) -> None:
     assert {one[: len(want)] for one in broken_laws(plugin)} == ({want} if want else set())

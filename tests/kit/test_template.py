@@ -85,7 +85,7 @@ def test_a_bad_name_is_refused(name: str, want: str) -> None:
 
 CLASS = (
     "from dispatcher.plugins.registry import PluginSpec\n"
-    "from dispatcher.scheduling.framework import DomainPlugin, Filter, Reserve\n"
+    "from dispatcher.scheduling.framework import CountedPlugin, Filter, Reserve\n"
     "class Wild({base}):\n"
     "    {body}\n"
     "PLUGIN = PluginSpec(Wild)\n"

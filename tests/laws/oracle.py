@@ -15,8 +15,8 @@ from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import (
+    CountedPlugin,
     CycleState,
-    DomainPlugin,
     Filter,
     FleetView,
     Plugin,
@@ -115,7 +115,7 @@ def decide(world: World, profile: Profile, plugins: list[Plugin], pod_info: PodI
 
 def score_state(plugin: Score, state: object, fleet: FleetView, rows: RowList) -> object:
     """PreFilter's state, as a policy by domains has it once the feasible rows are known."""
-    return plugin.pre_score_domains(state, fleet, rows) if isinstance(plugin, DomainPlugin) else state
+    return plugin.pre_score_domains(state, fleet, rows) if isinstance(plugin, CountedPlugin) else state
 
 
 def schedule(

@@ -16,8 +16,9 @@ from dispatcher.scheduling.equivalence.class_rows import _add_points
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.columns import RowStore, add_pods, highest
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import DomainPlugin, FleetView, Floats, Part, PodInfo, kernels, refuse
-from dispatcher.scheduling.framework.counted import normalized_range
+from dispatcher.scheduling.framework import CountedPlugin, FleetView, PodInfo, kernels, refuse
+from dispatcher.scheduling.framework.counted import pods_by_domain
+from dispatcher.scheduling.framework.domain_counts import CountRules, Scale, ScoreTerm
 from dispatcher.scheduling.framework.points import Plan, PluginError
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
@@ -159,10 +160,11 @@ def test_a_class_that_was_dropped_keeps_its_answers_while_others_are_made() -> N
     assert image(kept, state.n) == before
 
 
-class Beside(DomainPlugin):
+class Beside(CountedPlugin[Any]):
     """Prefers hosts with few pods of the app; it looks at their counts only when it is asked for scores."""
 
     name = "Beside"
+    scale = Scale.RANGE
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         return tuple(sorted(pod_info.pod.app_labels.items()))
@@ -171,12 +173,10 @@ class Beside(DomainPlugin):
         fleet.topology.count_matching(pod_info.pod, selector(app="nobody"), "cluster")  # which never moves
         return pod_info.pod
 
-    def score_parts(self, state: Any, fleet: FleetView) -> list[Part]:
-        counts = fleet.topology.count_matching(state, None, "host")
-        return [Part(fleet.topology.domain("host"), np.append(10.0 - counts, 3.0))]
-
-    def normalize(self, raw: Floats) -> Floats:
-        return normalized_range(raw)
+    def rules(self, state: Any, fleet: FleetView) -> CountRules:
+        return CountRules(
+            score_terms=[ScoreTerm(pods_by_domain(state, "host", fleet), -1.0, 10.0, 3.0)], scale=self.scale
+        )
 
 
 @pytest.mark.parametrize("asked", [(0, 1, 2, 3, 4, 5), (1, 4), (0, 5)], ids=["each time", "now and then", "once more"])

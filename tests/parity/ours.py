@@ -16,7 +16,7 @@ from dispatcher.scheduling.cycle.cycle import Scheduler, Unschedulable
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.nominations import Nominations, Nominee
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import Bools, DomainPlugin, PodInfo, Refuse, Score, Skip
+from dispatcher.scheduling.framework import Bools, CountedPlugin, PodInfo, Refuse, Score, Skip
 from dispatcher.scheduling.framework.lifecycle import PreScore
 from dispatcher.scheduling.framework.pod_info import Domains
 from dispatcher.scheduling.framework.points import Plan
@@ -134,7 +134,7 @@ class OurSide:
                 state = scored.plugin.pre_score(state, pod_info, view, rows)
                 if isinstance(state, Skip):
                     continue
-            if isinstance(scored.plugin, DomainPlugin):
+            if isinstance(scored.plugin, CountedPlugin):
                 state = scored.plugin.pre_score_domains(state, view, rows)
             values = _normalised(scored.plugin, scored.plugin.score(state, view, rows))
             totals += scored.weight * values

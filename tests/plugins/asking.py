@@ -7,7 +7,7 @@ import numpy as np
 from dispatcher.plugins.registry import REGISTRY, PluginContext
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
-from dispatcher.scheduling.framework import SKIP, DomainPlugin, PodInfo, Refuse
+from dispatcher.scheduling.framework import SKIP, CountedPlugin, PodInfo, Refuse
 from shared.model.reasons import Why
 from tests.builders import PodBuilder
 
@@ -61,7 +61,7 @@ def raw_scores(plugin: Any, pod: PodBuilder | PodInfo, fleet: FleetState) -> dic
     state = state_of(plugin, pod, fleet)
     if state is SKIP:
         return {}
-    if isinstance(plugin, DomainPlugin):
+    if isinstance(plugin, CountedPlugin):
         state = plugin.pre_score_domains(state, view_of(fleet), np.flatnonzero(fleet.live))
     raw = plugin.score(state, view_of(fleet), slice(0, fleet.n))
     one_by_one = [plugin.score(state, view_of(fleet), np.asarray([row]))[0] for row in range(fleet.n)]

@@ -11,7 +11,7 @@ from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.equivalence.static_columns import distinct_values
 from dispatcher.scheduling.framework import PodInfo, kernels
-from dispatcher.scheduling.framework.domains import add_answers
+from dispatcher.scheduling.framework.counted import add_answers
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.records.decision import Decision
 from tests.builders import fleet, node, pod

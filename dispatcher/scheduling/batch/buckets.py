@@ -403,7 +403,7 @@ def _histograms(rules: Sequence[MaxCount | RequiredCount], count: int) -> Ints:
     width = count + 2
     found = np.zeros((len(rules), width), dtype=np.int64)
     for at, rule in enumerate(rules):
-        if isinstance(rule, MaxCount) and rule.present is not None and rule.present.any():
+        if isinstance(rule, MaxCount) and rule.present is not None:
             counts = rule.domain_count.counts[rule.present]
             found[at] = np.bincount(np.minimum(counts - counts.min(), width - 1), minlength=width)
     return found
@@ -435,7 +435,7 @@ def _rules(
 
 
 def _low(rule: MaxCount | RequiredCount) -> int | None:
-    if isinstance(rule, RequiredCount) or rule.present is None or not rule.present.any():
+    if isinstance(rule, RequiredCount) or rule.present is None:
         return None
     return int(rule.domain_count.counts[rule.present].min())
 

@@ -1,7 +1,7 @@
 """The count merge: a batch of equal pods, decided in one go by compiled code.
 
 Policies that count pods by fault domain are asked for their rules once
-(`DomainPlugin.count_rules`); from then on one pod more is a few counts and one row. What a row will
+(`CountedPlugin.rules`); from then on one pod more is a few counts and one row. What a row will
 offer after one more pod, and after several where pods are small beside the rows, is asked of the
 row-scoped plugins for many rows at once: the pods are supposed on the columns, the plugins are
 evaluated, and the columns are put back bit for bit. Nobody else may touch the fleet until the batch
@@ -59,7 +59,7 @@ def count_merge_of(
         return None
     first = variants.pods[0]
     brought = brought_by(eq_class, variants, count)
-    plugin_rules = _rules_of(eq_class, first)
+    plugin_rules = _rules_of(eq_class)
     layout = None if plugin_rules is None else layout_of(eq_class, plugin_rules, count)
     if plugin_rules is None or layout is None or brought is None:
         return None
@@ -96,15 +96,13 @@ def _are_alike(eq_class: EquivalenceClass, variants: Sequence[PodInfo]) -> bool:
     )
 
 
-def _rules_of(eq_class: EquivalenceClass, pod_info: PodInfo) -> PluginRules | None:
+def _rules_of(eq_class: EquivalenceClass) -> PluginRules | None:
     """What each policy that looks further than a row makes of counts; None if one of them does not
     say.
     """
     plugin_rules = []
     for evaluator in eq_class.beyond_row:
-        rules = (
-            evaluator.count_rules(pod_info) if evaluator.role.scope is AnswerScope.DOMAIN else None
-        )
+        rules = evaluator.count_rules() if evaluator.role.scope is AnswerScope.DOMAIN else None
         if rules is None or not rules.lasting:
             return None
         plugin_rules.append((evaluator, rules))

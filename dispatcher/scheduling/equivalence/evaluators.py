@@ -15,8 +15,8 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import Observed, ObservedView
 from dispatcher.scheduling.framework import (
     Codes,
+    CountedPlugin,
     Depends,
-    DomainPlugin,
     Floats,
     Part,
     Plugin,
@@ -26,10 +26,6 @@ from dispatcher.scheduling.framework import (
     Skip,
 )
 from dispatcher.scheduling.framework.domain_counts import CountRules
-from dispatcher.scheduling.framework.domains import (
-    tells_after_first,
-    tells_rules,
-)
 from dispatcher.scheduling.framework.in_step import in_step
 from dispatcher.scheduling.framework.points import PluginError, guarded
 from dispatcher.scheduling.framework.roles import AnswerScope, PluginRole
@@ -133,7 +129,10 @@ class PluginEvaluator:
         pods is placed (`state_after_first`); False if the plugin cannot tell it.
         """
         plugin = self.role.plugin
-        if not (isinstance(plugin, DomainPlugin) and tells_after_first(type(plugin))):
+        if not isinstance(plugin, CountedPlugin):
+            return False
+        # a subclass that has replaced `pre_filter` alone may skip pods for other reasons
+        if not in_step(type(plugin), "state_after_first", "pre_filter"):
             return False
         state = guarded(plugin, plugin.state_after_first, pod_info, self.view)
         if state is not None:
@@ -199,8 +198,14 @@ class PluginEvaluator:
             )
         return rows, code
 
+    @property
+    def pre_scores_domains(self) -> bool:
+        """Whether its scores rest on which domains have feasible rows."""
+        counts = self.role.score_at is not None and isinstance(self.role.plugin, CountedPlugin)
+        return counts and self._rules().sized
+
     def pre_score_domains(self, rows: Rows) -> None:
-        """PreScore by domains, with the feasible rows (see `DomainPlugin.pre_score_domains`)."""
+        """PreScore by domains, with the feasible rows (see `CountedPlugin.pre_score_domains`)."""
         plugin = self.role.plugin
         self.score_state = guarded(plugin, plugin.pre_score_domains, self.state, self.view, rows)
 
@@ -234,45 +239,34 @@ class PluginEvaluator:
         values: Floats = guarded(plugin, plugin.normalize, raw)
         return finite(plugin, _numbers(plugin, values, slice(0, len(raw))))
 
-    def count_rules(self, pod_info: PodInfo) -> CountRules | None:
-        """Its parts as rules; None if it cannot tell, or what it tells is no set of rules: its
-        parts decide then, one pod after the other.
-        """
+    def count_rules(self) -> CountRules | None:
+        """Its rules, for those who decide by them alone; None if it has a scale of its own."""
+        return None if self.role.plugin.own_scale else self._rules()
+
+    def _rules(self) -> CountRules:
+        """Its rules; PluginError for what is no set of rules."""
         plugin = self.role.plugin
-        if not (isinstance(plugin, DomainPlugin) and tells_rules(type(plugin))):
-            return None
-        told = guarded(plugin, plugin.count_rules, self.state, pod_info, self.view)
+        told: CountRules = guarded(plugin, plugin.checked_rules, self.state, self.view)
         if told is not self.sound:
-            hosts = self.fleet.domain(HOST_LEVEL)
-            if flaw_of(told, hosts, self.fleet.reasons):
-                return None
+            flaw = flaw_of(told, self.fleet.domain(HOST_LEVEL), self.fleet.reasons)
+            if flaw:
+                raise PluginError(plugin.name, flaw)
         self.sound = told
         return told
 
     def filter_parts(self) -> Sequence[Part]:
         """Its reason codes by fault domain."""
-        parts = self._parts("filter_parts", self.state) if self.role.filter_at is not None else ()
-        for part in parts:
-            self._check_codes(np.asarray(part.answers))
+        plugin = self.role.plugin
+        self._rules()
+        parts: Sequence[Part] = guarded(plugin, plugin.filter_parts, self.state, self.view)
         return parts
 
     def score_parts(self) -> Sequence[Part]:
         """Its raw scores by fault domain."""
-        return (
-            self._parts("score_parts", self.score_state) if self.role.score_at is not None else ()
-        )
-
-    def _parts(self, which: str, state: object) -> Sequence[Part]:
         plugin = self.role.plugin
-        n = self.fleet.n
-        parts: Sequence[Part] = guarded(plugin, getattr(plugin, which), state, self.view)
-        for part in parts:
-            if np.shape(part.domain) != (n,):
-                raise PluginError(
-                    plugin.name, f"a part is about {np.shape(part.domain)} rows of {n}"
-                )
-            if not isinstance(part.domain, np.ndarray) or part.domain.dtype.kind != "i":
-                raise PluginError(plugin.name, "the domain of a part is no column of whole numbers")
+        if self.role.score_at is None:
+            return ()
+        parts: Sequence[Part] = guarded(plugin, plugin.score_parts, self.score_state, self.view)
         return parts
 
     def answers(self, part: Part, domains: NDArray[Any]) -> NDArray[Any]:

@@ -116,7 +116,7 @@ class FleetScopedTable:
     def _raw_of(self, evaluator: PluginEvaluator, pod_info: PodInfo, rows: Rows) -> Floats:
         if evaluator.role.pre_scores:
             return evaluator.prepared_scores(pod_info, self._rows, rows)
-        if evaluator.role.pre_scores_domains:
+        if evaluator.pre_scores_domains:
             evaluator.pre_score_domains(rows)
         return evaluator.finite_scores(rows)
 

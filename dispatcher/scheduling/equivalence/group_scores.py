@@ -127,7 +127,7 @@ class GroupScores:
         pre_scoring = [
             evaluator
             for evaluator, parts in zip(self.evaluators, self._scores, strict=True)
-            if parts and evaluator.role.pre_scores_domains
+            if parts and evaluator.pre_scores_domains
         ]
         if partition is None or not pre_scoring or not open_.any():
             return

@@ -5,7 +5,7 @@ Authors of plugins import the decision's points from here, those around it from
 `framework.lifecycle`.
 """
 
-from dispatcher.scheduling.framework.counted import CountedPlugin, pods_by_domain
+from dispatcher.scheduling.framework.counted import CountedPlugin, Part, pods_by_domain
 from dispatcher.scheduling.framework.cycle_state import SKIP, CycleState, Skip
 from dispatcher.scheduling.framework.domain_counts import (
     CountRules,
@@ -17,7 +17,6 @@ from dispatcher.scheduling.framework.domain_counts import (
     closed_domains,
     constant,
 )
-from dispatcher.scheduling.framework.domains import DomainPlugin, Part
 from dispatcher.scheduling.framework.fleet_view import (
     Bools,
     ClusterInfo,
@@ -75,7 +74,6 @@ __all__ = [
     "CountedPlugin",
     "CycleState",
     "Depends",
-    "DomainPlugin",
     "Filter",
     "FleetView",
     "Floats",

@@ -7,9 +7,10 @@ that judge groups of rows are compiled (`placing.rule_groups`, `batch.merge_kern
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, cast
+from typing import Any, ClassVar, Generic, cast, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dispatcher.scheduling.framework.domain_counts import (
     LN,
@@ -20,13 +21,48 @@ from dispatcher.scheduling.framework.domain_counts import (
     Scale,
     ScoreTerm,
 )
-from dispatcher.scheduling.framework.domains import DomainPlugin, Part
-from dispatcher.scheduling.framework.fleet_view import FleetView, Floats, Rows
-from dispatcher.scheduling.framework.plugin import MAX_SCORE, S
+from dispatcher.scheduling.framework.fleet_view import Codes, FleetView, Floats, Rows, SmallInts
+from dispatcher.scheduling.framework.kernels import kernel
+from dispatcher.scheduling.framework.plugin import MAX_SCORE, Depends, Filter, S, Score
 from dispatcher.scheduling.framework.pod_info import PodInfo
 from shared.model.labels import LabelSelector
 from shared.model.pod import Pod
 from shared.model.topology import HOST_LEVEL, level_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """One term of a policy that looks at nothing of a node but its fault domain of one topology
+    key.
+
+    `domain`: [n] the row's domain code, -1 unknown (`fleet.topology.domain(key)`). `answers`:
+    [domains + 1] by code; the last entry is what code -1 gets. For a filter: uint16, 0 or a code of
+    `fleet.reasons`. For a score: float64 raw score.
+    """
+
+    domain: SmallInts
+    answers: NDArray[Any]
+
+
+@kernel("wholes floats out")
+def _gather(domain, answers, raw):  # type: ignore[no-untyped-def]
+    """Add the answer of each row's domain; 1 if there is none for one of them, else 0."""
+    size = len(answers)
+    for row in range(len(raw)):
+        code = domain[row]
+        if code < -size or code >= size:
+            return 1
+        raw[row] += answers[code]
+    return 0
+
+
+def add_answers(answers: NDArray[Any], domain: SmallInts, raw: Floats) -> None:
+    """Add to `raw` [rows] the answers by `domain` [rows]. IndexError where a domain has none."""
+    if _gather.fast is not None and answers.dtype == np.float64 and domain.dtype == np.int32:
+        if not _gather.fast(np.ascontiguousarray(domain), np.ascontiguousarray(answers), raw):
+            return
+        raise IndexError("a domain has no answer")
+    raw += answers[domain]
 
 
 @dataclass(frozen=True)
@@ -37,7 +73,7 @@ class _Sized(Generic[S]):
     sizes: Sequence[int]
 
 
-class CountedPlugin(DomainPlugin[S]):
+class CountedPlugin(Filter[S], Score[S]):
     """A policy by counts of pods: its `pre_filter` answers CountRules (or SKIP, or a Refuse), or a
     state that `rules` takes them from.
 
@@ -54,17 +90,19 @@ class CountedPlugin(DomainPlugin[S]):
     0 and 1 the raw scores are 0 and -1, and on the scale 100 and 0.
     """
 
+    depends: ClassVar[Depends] = Depends.DOMAIN
     # How raw scores become 0..100; raw scores up to `void` are worth 0; `base` is a part of each.
     # The rules say the same of all three wherever they have score terms. With Scale.COST `base` is
     # not 0, so that raw scores of 0 are those of pods without score terms, which are worth 0.
     scale: ClassVar[Scale] = Scale.AS_IS
     base: ClassVar[float] = 0.0
     void: ClassVar[float] = float("-inf")
+    own_scale: ClassVar[bool] = False  # whether it has a `normalize` of its own; not to be set
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        own = cls.normalize is not CountedPlugin.normalize
-        cls.normalizes = own or cls.scale is not Scale.AS_IS
+        cls.own_scale = cls.normalize is not CountedPlugin.normalize
+        cls.normalizes = cls.own_scale or cls.scale is not Scale.AS_IS
 
     def rules(self, state: S, fleet: FleetView) -> CountRules:
         """What the counts mean now. The very same object again says that nothing moved but the
@@ -72,28 +110,51 @@ class CountedPlugin(DomainPlugin[S]):
         """
         return cast(CountRules, state)
 
-    def count_rules(self, state: S, pod_info: PodInfo, fleet: FleetView) -> CountRules | None:
-        """These rules."""
+    def state_after_first(self, pod_info: PodInfo, fleet: FleetView) -> S | None:
+        """What PreFilter, which skips the pod now, will answer for pods of its class once one of
+        them is placed, but with the counts of now, without that pod; None: it cannot be told. So a
+        first pod is decided with its batch.
+        """
+        return None
+
+    # --- what follows from the rules
+    # ----------------------------------------------------------------------------------------------
+
+    @final
+    def checked_rules(self, state: S, fleet: FleetView) -> CountRules:
+        """The rules; ValueError if a batch, which goes by them alone, would score otherwise."""
         rules = self.rules(state, fleet)
-        self._check(rules)
+        if not isinstance(rules, CountRules) or self.own_scale:
+            return rules
+        if not rules.score_terms:
+            if rules.base or rules.scale is Scale.COST:
+                raise ValueError("rules without score terms have no base, and no Scale.COST")
+        elif (rules.scale, rules.base, rules.void) != (self.scale, self.base, self.void):
+            raise ValueError("rules must have scale, base and void of the class: scale=self.scale")
+        elif self.scale is Scale.COST and not self.base:
+            raise ValueError("with Scale.COST, base must not be 0: say base = -1.0")
         return rules
 
-    def filter_parts(self, state: S, fleet: FleetView) -> Sequence[Part]:
-        """What they refuse, in order."""
-        rules = self.rules(state, fleet)
-        exempt = rules.is_exempt
-        return [_refusing(one, exempt=exempt) for one in rules.refusals]
-
+    @final
     def pre_score_domains(self, state: S, fleet: FleetView, rows: Rows) -> S:
-        """The state with the number of domains in which rows are feasible, if a score rests on it."""
+        """The state with the number of domains in which rows are feasible, if a score rests on it:
+        `rows`, or rows in the same domains.
+        """
         rules = self.rules(state, fleet)
         return cast(S, _Sized(state, _sizes(rules, rows))) if rules.sized else state
 
+    @final
+    def filter_parts(self, state: S, fleet: FleetView) -> Sequence[Part]:
+        """What they refuse, in order."""
+        rules = self.checked_rules(state, fleet)
+        exempt = rules.is_exempt
+        return [_refusing(one, exempt=exempt) for one in rules.refusals]
+
+    @final
     def score_parts(self, state: S, fleet: FleetView) -> Sequence[Part]:
         """The score terms; `base` is in the first."""
         told: _Sized[S] = state if isinstance(state, _Sized) else _Sized(state, ())
-        rules = self.rules(told.state, fleet)
-        self._check(rules)
+        rules = self.checked_rules(told.state, fleet)
         sizes = told.sizes
         if rules.sized and not sizes:
             sizes = _sizes(rules, fleet.nodes.live.nonzero()[0])
@@ -103,20 +164,24 @@ class CountedPlugin(DomainPlugin[S]):
             parts.append(_scoring(term, term.factor * factor, 0.0 if parts else rules.base))
         return parts
 
-    def _check(self, rules: CountRules) -> None:
-        """ValueError if a batch, which goes by the rules alone, would score otherwise."""
-        if type(self).normalize is not CountedPlugin.normalize:
-            return
-        if not rules.score_terms:
-            if rules.base or rules.scale is Scale.COST:
-                raise ValueError("rules without score terms have no base, and no Scale.COST")
-        elif (rules.scale, rules.base, rules.void) != (self.scale, self.base, self.void):
-            raise ValueError("rules must have scale, base and void of the class: scale=self.scale")
-        elif self.scale is Scale.COST and not self.base:
-            raise ValueError("with Scale.COST, base must not be 0: say base = -1.0")
+    @final
+    def filter(self, state: S, fleet: FleetView, rows: Rows) -> Codes:
+        """[len(rows)] the first part that refuses."""
+        codes = np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
+        for part in self.filter_parts(state, fleet):
+            np.copyto(codes, part.answers[part.domain[rows]], where=codes == 0)
+        return codes
+
+    @final
+    def score(self, state: S, fleet: FleetView, rows: Rows) -> Floats:
+        """[len(rows)] the sum of the parts."""
+        raw = np.zeros(len(fleet.nodes.live[rows]))
+        for part in self.score_parts(state, fleet):
+            add_answers(part.answers, part.domain[rows], raw)
+        return raw
 
     def normalize(self, raw: Floats) -> Floats:
-        """See `Scale`."""
+        """See `Scale`. Who has another is asked pod by pod: batches know these alone."""
         return normalized(raw, self.scale, self.base, self.void)
 
 

@@ -19,7 +19,7 @@ from dispatcher.scheduling.framework.plugin import MAX_SCORE
 
 
 class Scale(enum.IntEnum):
-    """How the raw scores of the feasible rows become 0..100; `DomainPlugin.normalize` says the
+    """How the raw scores of the feasible rows become 0..100; `CountedPlugin.normalize` says the
     same.
     """
 
@@ -97,7 +97,7 @@ class MaxCount:
     that is asked about: 0 is one pod a domain. With `elsewhere` rows without a domain.
 
     `present` [domains]: the least count of these is added to `most`, as maxSkew is counted from the
-    emptiest domain; None: nothing is. By host they are those whose pods count.
+    emptiest domain; None, or none of them: nothing is. By host they are those whose pods count.
     """
 
     domain_count: RuleCount
@@ -106,10 +106,14 @@ class MaxCount:
     elsewhere: int = 0
     present: Bools | None = None
 
+    def __post_init__(self) -> None:
+        if self.present is not None and not np.any(self.present):
+            object.__setattr__(self, "present", None)
+
     @property
     def limit(self) -> int:
         """How many pods a domain may hold now."""
-        if self.present is None or not self.present.any():
+        if self.present is None:
             return self.most
         counts = self.domain_count.counts
         return self.most + least_count(counts, self.present, 0, len(self.present))

@@ -13,8 +13,8 @@ from typing_extensions import TypeIs
 from dispatcher.scheduling.framework import (
     ClusterFilter,
     ClusterScore,
+    CountedPlugin,
     Depends,
-    DomainPlugin,
     Filter,
     FleetView,
     Ints,
@@ -515,7 +515,7 @@ def _only_scores_clusters(plugin: Plugin) -> bool:
     return (
         isinstance(plugin, ClusterScore)
         and _only_scores(plugin)
-        and not isinstance(plugin, DomainPlugin | PreScore)
+        and not isinstance(plugin, CountedPlugin | PreScore)
         and plugin.depends is Depends.STATIC
         and not plugin.normalizes
         and type(plugin).fleet_key is Plugin.fleet_key

@@ -10,8 +10,8 @@ from typing import Any
 from dispatcher.scheduling.framework import (
     ClusterFilter,
     ClusterScore,
+    CountedPlugin,
     Depends,
-    DomainPlugin,
     Filter,
     Plugin,
     Reserve,
@@ -71,15 +71,6 @@ class PluginRole:
         """It books something of its own for pods."""
         return isinstance(self.plugin, Reserve)
 
-    @cached_property
-    def pre_scores_domains(self) -> bool:
-        """It has a PreScore by domains: its scores rest on which domains have feasible rows."""
-        plugin = self.plugin
-        scores_domains = self.score_at is not None and isinstance(plugin, DomainPlugin)
-        return (
-            scores_domains and type(plugin).pre_score_domains is not DomainPlugin.pre_score_domains
-        )
-
 
 def parts_of(roles: Sequence[PluginRole]) -> Callable[[Sequence[Hashable]], tuple[Hashable, ...]]:
     """Takes what `roles` look at out of class keys."""
@@ -110,7 +101,7 @@ def _role(plan: Plan, plugin: Plugin) -> PluginRole:
 def _scope(plugin: Plugin, *, scored: bool) -> AnswerScope:
     if scored and isinstance(plugin, PreScore):
         return AnswerScope.FLEET
-    if isinstance(plugin, DomainPlugin):
+    if isinstance(plugin, CountedPlugin):
         return AnswerScope.DOMAIN
     if plugin.depends is Depends.STATIC:
         return AnswerScope.NODE_OBJECT

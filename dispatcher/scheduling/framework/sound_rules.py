@@ -82,8 +82,6 @@ def _refusal_flaws(rule: MaxCount | RequiredCount, reasons: ReasonTable) -> Iter
         domains = len(rule.domain_count.counts)
         if not _is_column(rule.present, domains, "b"):
             yield f"present is about {np.shape(rule.present)} domains of {domains}"
-        if not rule.present.any():
-            yield "present has no domain: say None where all count"
 
 
 def _term_flaws(term: ScoreTerm) -> Iterator[str]:

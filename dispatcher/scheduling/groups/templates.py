@@ -10,7 +10,7 @@ from dispatcher.scheduling.cycle.cycle import Scheduler
 from dispatcher.scheduling.cycle.profiles import Profiles
 from dispatcher.scheduling.equivalence.static_answers import StaticFilters
 from dispatcher.scheduling.framework import (
-    DomainPlugin,
+    CountedPlugin,
     Ints,
     PodInfo,
     Refuse,
@@ -18,7 +18,6 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.class_keys import ClassKey
 from dispatcher.scheduling.framework.domain_counts import MaxCount
-from dispatcher.scheduling.framework.domains import tells_rules
 from dispatcher.scheduling.framework.points import guarded
 from dispatcher.scheduling.framework.sound_rules import flaw_of
 from dispatcher.scheduling.groups.rooms import MOST, RoomTable, RoomTables, Wants
@@ -202,13 +201,13 @@ def capped(template: Template) -> Ints | None:
     scheduler = template.scheduler
     found: Ints | None = None
     for plugin in scheduler.plan.filters:
-        if not (isinstance(plugin, DomainPlugin) and tells_rules(type(plugin))):
+        if not isinstance(plugin, CountedPlugin):
             continue
         state = guarded(plugin, plugin.pre_filter, template.first, scheduler.view)
         if isinstance(state, Skip | Refuse):
             continue
-        rules = guarded(plugin, plugin.count_rules, state, template.first, scheduler.view)
-        if rules is None or flaw_of(rules, fleet.domain(HOST_LEVEL), fleet.reasons):
+        rules = guarded(plugin, plugin.checked_rules, state, scheduler.view)
+        if flaw_of(rules, fleet.domain(HOST_LEVEL), fleet.reasons):
             continue
         for one in rules.refusals:
             if isinstance(one, MaxCount) and one.present is None and one.domain_count.by_host:

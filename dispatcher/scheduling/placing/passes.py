@@ -126,7 +126,7 @@ class OnePasses:
         if requesting is None:
             return None
         lineup = self._lineup(static, clusters, [*others, *requesting], key.said)
-        groups = self._groups_of(lineup, pod_info)
+        groups = self._groups_of(lineup)
         if groups is None or not lineup.scorers:
             return None
         self._room.refresh()
@@ -233,14 +233,14 @@ class OnePasses:
                 active.append(one)
         return active
 
-    def _groups_of(self, lineup: Lineup, pod_info: PodInfo) -> RuleGroups | None:
+    def _groups_of(self, lineup: Lineup) -> RuleGroups | None:
         """Kept by the rules' ids while these live in what is kept, until a node changes."""
         if self._groups_at != self._fleet.changes.position:
             self._groups.clear()
             self._groups_at = self._fleet.changes.position
         rules = list[CountRules]()
         for one in lineup.policies:
-            told = one.count_rules(pod_info)
+            told = one.count_rules()
             if told is None:
                 return None
             rules.append(told)

@@ -1,6 +1,6 @@
 """Plugins that inherit another and replace part of it: a batch is decided as its pods would be one by one."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,8 @@ import pytest
 from dispatcher.plugins.fault_domain_spread import FaultDomainSpread
 from dispatcher.plugins.tenant_quota import TenantQuota
 from dispatcher.scheduling.cycle.cycle import Scheduler
-from dispatcher.scheduling.framework import FleetView, Floats, Part, PluginUse, PodInfo, Profile
+from dispatcher.scheduling.framework import FleetView, Floats, PluginUse, PodInfo, Profile
+from dispatcher.scheduling.framework.domain_counts import CountRules, closed_domains, constant
 from dispatcher.scheduling.framework.plugin import refuse
 from dispatcher.scheduling.quota import QuotaLedger
 from shared.model.names import SCHEDULER_NAME, ZONE
@@ -36,11 +37,12 @@ class Dearer(FaultDomainSpread):
 
     name = "Dearer"
 
-    def score_parts(self, state: Any, fleet: FleetView) -> Sequence[Part]:
-        first, *others = super().score_parts(state, fleet)
-        answers = np.array(getattr(first.answers, "whole", first.answers))
-        answers[0] -= 5.0
-        return [Part(first.domain, answers), *others]
+    def rules(self, state: Any, fleet: FleetView) -> CountRules:
+        rules = super().rules(state, fleet)
+        zones = np.zeros(len(fleet.topology.domain_values("zone")))
+        zones[0] = -5.0
+        dearer = constant(fleet.topology.domain("zone"), zones)
+        return replace(rules, score_terms=[*rules.score_terms, dearer], sized=False)
 
 
 class Closed(FaultDomainSpread):
@@ -48,11 +50,11 @@ class Closed(FaultDomainSpread):
 
     name = "Closed"
 
-    def filter_parts(self, state: Any, fleet: FleetView) -> Sequence[Part]:
-        rule = state.soft[0]
-        answers = np.zeros(len(rule.counts) + 1, dtype=np.uint16)
-        answers[0] = fleet.reasons.code(Reasons.POLICY, self.name)
-        return [*super().filter_parts(state, fleet), Part(rule.area.domains.domain, answers)]
+    def rules(self, state: Any, fleet: FleetView) -> CountRules:
+        rules = super().rules(state, fleet)
+        closed = np.arange(len(fleet.topology.domain_values("zone"))) == 0
+        code = fleet.reasons.code(Reasons.POLICY, self.name)
+        return replace(rules, refusals=[*rules.refusals, closed_domains(fleet.topology.domain("zone"), closed, code)])
 
 
 class PaidQuota(TenantQuota):

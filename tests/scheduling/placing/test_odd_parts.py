@@ -1,6 +1,6 @@
-"""Parts of policies by domains that are not as they should be are that plugin's fault, compiled or not."""
+"""Rules of policies by domains that are not as they should be are that plugin's fault, compiled or not."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +13,7 @@ from dispatcher.scheduling.cycle.cycle import Unschedulable as Refused
 from dispatcher.scheduling.framework import (
     SKIP,
     CountedPlugin,
-    DomainPlugin,
     FleetView,
-    Part,
     PluginUse,
     PodInfo,
     Profile,
@@ -23,28 +21,28 @@ from dispatcher.scheduling.framework import (
     Skip,
     kernels,
 )
-from dispatcher.scheduling.framework.domain_counts import CountRules
+from dispatcher.scheduling.framework.domain_counts import CountRules, constant
 from dispatcher.scheduling.profile import DEFAULT_PROFILE
 from dispatcher.scheduling.quota import QuotaLedger
 from tests.builders import fleet, node, pod
 
 NODES = 60
-Parts = Callable[[FleetView], Sequence[Part]]
+Rules = Callable[[FleetView], CountRules]
 
 
-class Odd(DomainPlugin[object]):
+class Odd(CountedPlugin[None]):
     """A policy of someone's own."""
 
     name = "Odd"
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
-    def score_parts(self, state: object, fleet: FleetView) -> Sequence[Part]:
-        return self._parts(fleet)
+    def rules(self, state: None, fleet: FleetView) -> CountRules:
+        return self._rules(fleet)
 
 
 @pytest.fixture(params=[True, False], ids=["kernels", "NumPy"], autouse=True)
@@ -56,10 +54,10 @@ def _compiled(request: pytest.FixtureRequest) -> Iterator[None]:
     kernels.use_numpy()
 
 
-def decided(parts: Parts) -> tuple[list[Any], dict[str, int], list[str]]:
+def decided(rules: Rules) -> tuple[list[Any], dict[str, int], list[str]]:
     """Six pods of as many classes: where they go, the faults, and what is said of them."""
     profile = replace(DEFAULT_PROFILE, plugins=(*DEFAULT_PROFILE.plugins, PluginUse("Odd", 1.0, {})))
-    plugins = [*build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(()))), Odd(parts)]
+    plugins = [*build(DEFAULT_PROFILE, PluginContext(quota=QuotaLedger(()))), Odd(rules)]
     state = fleet(a=[node(f"n{at}").cpu(8).labels(zone="xyz"[at % 3]) for at in range(NODES)])
     scheduler = Scheduler(profile, plugins, state)
     pods = [pod(f"p{at}").labels(app="x").cpu(f"{100 + at}m").placed("a") for at in range(6)]
@@ -69,8 +67,9 @@ def decided(parts: Parts) -> tuple[list[Any], dict[str, int], list[str]]:
     return nodes, dict(scheduler.faults), scheduler.take_troubles()
 
 
-def by_zone(made: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> Parts:
-    return lambda fleet: [Part(made(fleet.topology.domain("zone")), np.array([10.0, 20.0, 5.0, 0.0]))]
+def by_zone(made: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> Rules:
+    table = np.array([10.0, 20.0, 5.0])
+    return lambda fleet: CountRules(score_terms=[constant(made(fleet.topology.domain("zone")), table)])
 
 
 def test_domains_of_a_policy_s_own_may_be_wider_numbers() -> None:
@@ -89,15 +88,15 @@ def test_domains_that_are_no_whole_numbers_are_the_plugin_s_fault() -> None:
     nodes, faults, troubles = decided(by_zone(lambda zone: zone * 1.0))
     assert nodes == [None] * 6
     assert faults == {"Odd": 6}
-    assert "the domain of a part is no column of whole numbers" in troubles[0]
+    assert f"the domain of a count must be [{NODES}] whole numbers" in troubles[0]
 
 
-def test_a_batch_goes_on_where_parts_come_to_be_about_other_domains() -> None:
-    def parts(fleet: FleetView) -> Sequence[Part]:
+def test_a_batch_goes_on_where_rules_come_to_be_about_other_domains() -> None:
+    def rules(fleet: FleetView) -> CountRules:
         placed = int(fleet.topology.count_matching(web(0).pod, None, "cluster").sum())
-        racks = Part(fleet.topology.domain("rack"), np.array([2.0, 1.0, 0.0]))
-        zones = Part(fleet.topology.domain("zone"), np.array([10.0, 20.0, 5.0, 0.0]))
-        return [racks, zones] if placed % 3 == 2 else [racks]
+        racks = constant(fleet.topology.domain("rack"), np.array([2.0, 1.0]))
+        zones = constant(fleet.topology.domain("zone"), np.array([10.0, 20.0, 5.0]))
+        return CountRules(score_terms=[racks, zones] if placed % 3 == 2 else [racks], lasting=False)
 
     def web(at: int) -> PodInfo:
         return pod(f"p{at}").labels(app="x").cpu("100m").placed("a")
@@ -107,7 +106,7 @@ def test_a_batch_goes_on_where_parts_come_to_be_about_other_domains() -> None:
     nodes = []
     for batched in (True, False):
         state = fleet(a=[node(f"n{at}").cpu(8).labels(zone="xyz"[at % 3], rack="rs"[at % 2]) for at in range(6)])
-        plugins = [*build(others, PluginContext()), Odd(parts)]
+        plugins = [*build(others, PluginContext()), Odd(rules)]
         scheduler = Scheduler(profile, plugins, state)
         items = [(("a", one.pod.uid), one) for one in map(web, range(8))]
         runs = [items] if batched else [[item] for item in items]

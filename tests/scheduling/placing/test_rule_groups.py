@@ -10,7 +10,7 @@ import pytest
 
 from dispatcher.plugins.registry import PluginContext, build
 from dispatcher.scheduling.cycle.cycle import Decision, Scheduler
-from dispatcher.scheduling.framework import CountedPlugin, DomainPlugin, FleetView, Part, PluginUse, PodInfo, kernels
+from dispatcher.scheduling.framework import CountedPlugin, FleetView, PluginUse, PodInfo, kernels
 from dispatcher.scheduling.framework.counted import pods_by_domain
 from dispatcher.scheduling.framework.domain_counts import CountRules, MaxCount, RuleCount, Scale, ScoreTerm
 from dispatcher.scheduling.placing import passes, rule_groups
@@ -30,8 +30,8 @@ def _numpy_afterwards() -> Iterator[None]:
     kernels.use_numpy()
 
 
-class Ruled(DomainPlugin[object]):
-    """Zones with few pods, and hosts with a small number, are better; parts and rules say the same unless told."""
+class Ruled(CountedPlugin[None]):
+    """Zones with few pods, and hosts with a small number, are better."""
 
     name = "Ruled"
 
@@ -41,22 +41,13 @@ class Ruled(DomainPlugin[object]):
     def class_key(self, pod_info: PodInfo) -> Hashable:
         return None
 
-    def _counts(self, fleet: FleetView) -> list[RuleCount]:
+    def rules(self, state: None, fleet: FleetView) -> CountRules:
         zones, hosts = fleet.topology.domain("zone"), fleet.topology.domain("host")
         numbers = np.arange(fleet.n, dtype=np.int64) % 3
         found = {"zones": np.arange(len(fleet.topology.domain_values("zone"))), "hosts": numbers, **self._changed}
-        return [RuleCount(zones, found["zones"], 0, by_host=False), RuleCount(hosts, found["hosts"], 0, by_host=True)]
-
-    def score_parts(self, state: object, fleet: FleetView) -> Sequence[Part]:
-        zones, hosts = fleet.topology.domain("zone"), fleet.topology.domain("host")
-        of_zones = -2.0 * np.arange(len(fleet.topology.domain_values("zone"))) + 9.0
-        of_hosts = -1.0 * (np.arange(fleet.n) % 3)
-        return [Part(zones, np.append(of_zones, 5.0)), Part(hosts, np.append(of_hosts, 0.0))]
-
-    def count_rules(self, state: object, pod_info: PodInfo, fleet: FleetView) -> CountRules:
-        zones, hosts = self._counts(fleet)
-        factor = self._changed.get("factor", -2.0)
-        return CountRules(score_terms=[ScoreTerm(zones, factor, 9.0, 5.0), ScoreTerm(hosts, -1.0)], scale=Scale.AS_IS)
+        of_zones = ScoreTerm(RuleCount(zones, found["zones"], 0, by_host=False), found.get("factor", -2.0), 9.0, 5.0)
+        of_hosts = ScoreTerm(RuleCount(hosts, found["hosts"], 0, by_host=True), -1.0)
+        return CountRules(score_terms=[of_zones, of_hosts])
 
 
 def records(plugin: Ruled | None, pods: Sequence[PodInfo]) -> tuple[list[Any], dict[str, int]]:
@@ -69,7 +60,6 @@ def records(plugin: Ruled | None, pods: Sequence[PodInfo]) -> tuple[list[Any], d
     state = fleet(a=[one.labels(zone="xyz"[at % 3]) if at % 7 else one for at, one in enumerate(nodes)])
     scheduler = Scheduler(profile, plugins, state)
     results = [scheduler.schedule(one, ("a", str(at))) for at, one in enumerate(pods)]
-    assert all(isinstance(one, Decision) for one in results)
     return [one.record() for one in results], dict(scheduler.faults)
 
 
@@ -134,8 +124,9 @@ wrong: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("said", wrong)
-def test_with_malformed_rules_the_parts_decide(said: str) -> None:
-    told = records(Ruled(), odd(3, pod("p")))
+def test_malformed_rules_are_the_fault_of_their_plugin_alone_compiled_or_not(said: str) -> None:
+    told = records(Ruled(**wrong[said]), odd(3, pod("p")))
+    assert set(told[1]) <= {"Ruled"}
     assert kernels.compile_all()
     assert records(Ruled(**wrong[said]), odd(3, pod("p"))) == told
 
@@ -196,7 +187,7 @@ unsound: dict[str, Callable[[RuleCount, int], object]] = {
 
 @pytest.mark.parametrize("said", unsound)
 def test_rules_that_are_none_do_to_batches_and_passes_what_they_do_to_classes(said: str) -> None:
-    """It is that plugin's fault, or its parts decide: nothing else fails."""
+    """It is that plugin's fault: nothing else fails."""
     assert kernels.compile_all()
 
     def decided(*, by_pass: bool = False, batched: bool = False) -> list[tuple[str, str]]:
