@@ -3,11 +3,12 @@
 Once a second it looks at pods that quota alone refuses, or full nodes; tenants take turns, the most
 important pod of each is first: who of those that have borrowed has to go so that the pod fits
 (`tenants.reclaim`), and whether it has a place then, asked of the whole fleet in a what-if. If not,
-or if quota is left, who on one node. Nothing need be free on any node before. Then the quota is
-kept for the pod (`QuotaLedger.hold`) and its place promised, so that nobody takes what comes free,
-not who replaces the victims either; and these are evicted, within budgets. Pods that are evicted
-for another one count as gone, and what is kept for that as used: no two pods reclaim the same. For
-a pod within its tenant's own that fits once all those have left the same is done, and nobody goes.
+or if quota is left, who on which nodes (`full_nodes`). Nothing need be free on any node before.
+Then the quota is kept for the pod (`QuotaLedger.hold`) and its place promised, so that nobody takes
+what comes free, not who replaces the victims either; and these are evicted, within budgets. Pods
+that are evicted for another one count as gone, and what is kept for that as used: no two pods
+reclaim the same. For a pod within its tenant's own that fits once all those have left the same is
+done, and nobody goes.
 
 It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
 is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`, `_LEFT_S` once
