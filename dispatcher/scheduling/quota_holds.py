@@ -5,7 +5,8 @@ charged for it. What gives it back counts as well until it is gone. In the lowes
 tenants are part, and above, the same quota would count twice: there it is taken off once
 (`TenantNode.count_once`), of each pod that leaves no more than what it is charged, for all that
 wait for it together. Where a tenant between keeps some for itself (`lending_limit`) nobody can say
-how much is counted twice there; then all counts.
+how much is counted twice there; then all counts. What one waits for no other one waits for, there
+neither.
 
 Example: 6 CPUs are all used by blue. 3 are kept for a pod of red, for which 3 of blue's pods leave:
 6 + 3 - 3. One of these has gone: 5 + 3 - 2. Another pod of blue ends by itself: 4 + 3 - 2, and one
@@ -24,10 +25,11 @@ _Amounts = Mapping[str, int]
 
 @dataclass(slots=True)
 class _Hold:
-    """What is kept, and what of it counts once: by pod that leaves, and where."""
+    """What is kept; what each pod that leaves gives of it, and what of that counts once, and where."""
 
     node: TenantNode
     amounts: _Amounts
+    given: dict[PodId, _Amounts] = field(default_factory=dict)
     once: dict[PodId, tuple[TenantNode, _Amounts]] = field(default_factory=dict)
 
 
@@ -64,6 +66,7 @@ class QuotaHolds:
             if not some:
                 continue
             wanted = {name: more for name in wanted if (more := wanted[name] - some.get(name, 0))}
+            hold.given[one] = some
             at = _lowest_of_both(node, whose)
             hold.once[one] = (
                 at,
@@ -77,7 +80,7 @@ class QuotaHolds:
         """What of it nobody waits for yet."""
         left = dict(charged)
         for hold in self._for.get(leaving, {}).values():
-            for name, amount in hold.once[leaving][1].items():
+            for name, amount in hold.given[leaving].items():
                 left[name] -= amount
         return left
 

@@ -228,6 +228,17 @@ def test_below_a_tenant_that_lends_not_all_both_count() -> None:
     assert all_of(ledger) == 3 + 1
 
 
+def test_below_such_a_tenant_no_two_wait_for_the_same() -> None:
+    """The second waits for the pod that nobody waits for yet, though the other leaves, too."""
+    red = Tenant("red", ("red",), {"cpu": Share(absolute=3)}, "all", lending_limit={"cpu": Share(absolute=1)})
+    ledger = QuotaLedger([TEAMS[0], red, TEAMS[2]])
+    leaving = [("a", "0"), ("a", "1")]
+    for one in leaving:
+        ledger.charge(one, "blue", {"cpu": 2})
+    assert ledger.hold(("a", "first"), "red", {"cpu": 2}, leaving) == leaving[:1]
+    assert ledger.hold(("a", "second"), "red", {"cpu": 2}, leaving) == leaving[1:]
+
+
 STEPS = st.lists(st.tuples(st.sampled_from(("charge", "release", "try", "hold", "drop", "aside")), st.integers(0, 5)))
 
 

@@ -31,6 +31,7 @@ class _Stored(msgspec.Struct):
     spec: _Spec
 
 
+_TAKEN = "a webhook or policy of this cluster takes off again what is added"
 _read = msgspec.json.Decoder(_Stored).decode
 
 
@@ -51,4 +52,10 @@ def tolerate(pod: Pod, wanted: Sequence[Toleration]) -> Procedure[Answer]:
         missing = [one for one in map(written, wanted) if one not in own]
         return {"spec": {"tolerations": [*own, *missing]}} if missing else Answer(DONE)
 
-    return (yield from rewrite(pods.path(pod.namespace, pod.name), what, _read, decide))
+    def became(stored: _Stored) -> Answer:
+        own = stored.spec.tolerations or []
+        lost = ", ".join(one.text for one in wanted if written(one) not in own)
+        return Answer(REFUSED, f"{_TAKEN}: {lost}") if lost else Answer(DONE)
+
+    path = pods.path(pod.namespace, pod.name)
+    return (yield from rewrite(path, what, _read, decide, became=became))

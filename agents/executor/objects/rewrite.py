@@ -28,6 +28,7 @@ class Stored(Protocol):
 
 
 S = TypeVar("S", bound=Stored)
+R = TypeVar("R")
 Patch = dict[str, Any]
 
 
@@ -37,9 +38,11 @@ def rewrite(
     read: Callable[[bytes], S],
     decide: Callable[[S], Answer | Patch],
     part: str = "",
+    became: Callable[[S], Answer] | None = None,
 ) -> Procedure[Answer]:
     """What `decide` answers: a verdict, or a merge patch, whose writing is tried again after a
-    conflict. `part`: the subresource that is written.
+    conflict. `part`: the subresource that is written. `became`: what it answers to the object as it
+    was stored then, if not all of what was written is sure to stay.
 
     STALE if there is no such object, which `what` names.
     """
@@ -57,7 +60,7 @@ def rewrite(
         )
         response = yield Request("PATCH", f"{path}/{part}" if part else path, body, MERGE_PATCH)
         if response.ok:
-            return Answer(DONE)
+            return Answer(DONE) if became is None else _read(response.body, what, read, became)
         problem = error_text(response)
         if response.status != NOT_FOUND and not is_ambiguous(response):
             return Answer(REFUSED, problem)
@@ -69,6 +72,16 @@ def missing(what: str) -> Answer:
     return Answer(STALE, f"{what} not found")
 
 
+def _read(
+    body: bytes, what: str, read: Callable[[bytes], S], found: Callable[[S], R]
+) -> R | Answer:
+    try:
+        stored = read(body)
+    except msgspec.MsgspecError:
+        return Answer(UNKNOWN, f"{what} cannot be read")
+    return found(stored)
+
+
 def _look_up(path: str, what: str, read: Callable[[bytes], S]) -> Procedure[S | Answer]:
     problem = ""
     for _ in range(LOOKS):
@@ -76,10 +89,7 @@ def _look_up(path: str, what: str, read: Callable[[bytes], S]) -> Procedure[S | 
         if response.status == NOT_FOUND:
             return missing(what)
         if response.ok:
-            try:
-                return read(response.body)
-            except msgspec.MsgspecError:
-                return Answer(UNKNOWN, f"{what} cannot be read")
+            return _read(response.body, what, read, lambda stored: stored)
         problem = error_text(response)
         if not response.unknown and response.status not in POSTPONED:
             return Answer(REFUSED, problem)

@@ -1,6 +1,6 @@
 """Which pods of tenants may be evicted now to give back what these have borrowed."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
 
@@ -92,7 +92,7 @@ class Borrowers:
                 more = (one for one in alone if one.amounts.get(name, 0) > 0)
                 first[name] = nsmallest(MOST_COMPARED, (*known, *more), goes_first)
             yield {}
-        yield {name: self.within_budgets(known + look.whole, ()) for name, known in first.items()}
+        yield {name: self.within_budgets(known + look.whole, {}) for name, known in first.items()}
 
     def _look_at(self, pod_id: PodId, charge: Charge, now: float, look: _Look) -> None:
         occupant = self._state.fleet.occupant(pod_id)
@@ -155,15 +155,18 @@ class Borrowers:
         beyond = {one.unit for one in candidates if not reach[view.nodes.cluster[one.row]]}
         return [one for one in candidates if one.unit not in beyond]
 
-    def within_budgets(
-        self, candidates: Sequence[Candidate], going: Sequence[PodId]
-    ) -> list[Candidate]:
-        """So many of these that budgets let go together, and with those that are `going`, the least
-        important first; of a group that goes as a whole all, or none.
-        """
+    def left_by_budgets(self, going: Iterable[PodId]) -> Left:
+        """What budgets let go beside these."""
         left: Left = {}
         for pod_id in going:
             self._take(pod_id, left)
+        return left
+
+    def within_budgets(self, candidates: Sequence[Candidate], left: Left) -> list[Candidate]:
+        """So many of these that budgets let go together, of what is left by them, the least important
+        first; of a group that goes as a whole all, or none.
+        """
+        left = dict(left)
         units: dict[Hashable, list[Candidate]] = {}
         for one in sorted(candidates, key=goes_first):
             units.setdefault(one.unit, []).append(one)

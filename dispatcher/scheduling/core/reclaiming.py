@@ -3,11 +3,12 @@
 Once a second it looks at pods that quota alone refuses, or full nodes; tenants take turns, the most
 important pod of each is first: who of those that have borrowed has to go so that the pod fits
 (`tenants.reclaim`), and whether it has a place then, asked of the whole fleet in a what-if. If not,
-or if quota is left, who on one node. Nothing need be free on any node before. Then the quota is
-kept for the pod (`QuotaLedger.hold`) and its place promised, so that nobody takes what comes free,
-not who replaces the victims either; and these are evicted, within budgets. Pods that are evicted
-for another one count as gone, and what is kept for that as used: no two pods reclaim the same. For
-a pod within its tenant's own that fits once all those have left the same is done, and nobody goes.
+or if quota is left, who on which nodes (`full_nodes`). Nothing need be free on any node before.
+Then the quota is kept for the pod (`QuotaLedger.hold`) and its place promised, so that nobody takes
+what comes free, not who replaces the victims either; and these are evicted, within budgets. Pods
+that are evicted for another one count as gone, and what is kept for that as used: no two pods
+reclaim the same. For a pod within its tenant's own that fits once all those have left the same is
+done, and nobody goes.
 
 It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
 is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`, `_LEFT_S` once
@@ -22,13 +23,14 @@ which the pod's own cluster has to confirm first.
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
 
 from dispatcher.scheduling.core.borrowers import Borrowers
 from dispatcher.scheduling.core.evictions import Evictions
+from dispatcher.scheduling.core.full_nodes import FullNodes
 from dispatcher.scheduling.core.state import CoreState
 from dispatcher.scheduling.fleet.nominations import Nominee
 from dispatcher.scheduling.framework import PodInfo
@@ -66,8 +68,7 @@ _LEFT_S = 60.0  # once they have left
 _PAUSE = Backoff(10.0, 600.0)
 _MOST_LOOKED_AT = 16  # pods that wait, in one look
 _MOST_UNDER_WAY = 512  # of a tenant
-_MOST_NODES = 64  # on which there is room without some pods, and of these so many are tried
-_TRIED = 4
+_MOST_BACK = 16  # pods, or groups, that are tried without
 _MOST_WORK = 50_000  # pods that may go, each looked at for each that waits, in one look
 _MOST_KEPT = 1024  # kinds of pods that ask again later
 _importance_of = attrgetter("pod_info.pod.priority")
@@ -328,16 +329,66 @@ class Reclaiming:
         )
         with self.aside(going):
             within_own = not ledger.tree.nodes[claimant.tenant].shares(claimant.asked)
-            by_quota = victims(ledger.tree, claimant, self.borrowers.within_budgets(left, going))
-            alone = by_quota is not None and len(members) == 1
-            on_nodes = self._on_nodes(claimant, left, going) if alone else []
-        for taken in (by_quota or [], *on_nodes):
+            by_quota = self._by_quota(claimant, left, going)
+            on_nodes = () if by_quota is None else self._on_nodes(members, claimant, left, going)
+            sets = [(by_quota or [], False), *on_nodes]
+        for taken, is_both in sets:
             if not taken and len(members) > 1:
                 continue
             places = self._places_without(members, going, taken)
             if len(places) == len(members):
+                if is_both:
+                    return *self._needed(members, claimant, taken, going, places), within_own
                 return taken, places, within_own
         return (), {}, within_own
+
+    def _needed(
+        self,
+        members: Sequence[QueuedPod],
+        claimant: Claimant,
+        taken: Sequence[Candidate],
+        going: Sequence[PodId],
+        places: Mapping[PodId, Decision],
+    ) -> tuple[Sequence[Candidate], Mapping[PodId, Decision]]:
+        """Without those that can stay after all: who goes for quota may leave room as well."""
+        units = list(dict.fromkeys(one.unit for one in taken))
+        for unit in units[-_MOST_BACK:][::-1]:
+            fewer = [one for one in taken if one.unit != unit]
+            gone = [*going, *(one.pod_id for one in fewer)]
+            with self.aside(gone):
+                over = self._ledger.exceeded(claimant.tenant, claimant.asked, None)
+            found = {} if over else self._places_without(members, gone)
+            if len(found) == len(members):
+                taken = fewer
+                places = found
+        return taken, places
+
+    def _by_quota(
+        self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]
+    ) -> list[Candidate] | None:
+        """Who has to go for quota alone."""
+        left = self.borrowers.left_by_budgets(going)
+        some = self.borrowers.within_budgets(candidates, left)
+        return victims(self._ledger.tree, claimant, some)
+
+    def _on_nodes(
+        self,
+        members: Sequence[QueuedPod],
+        claimant: Claimant,
+        candidates: Sequence[Candidate],
+        going: Sequence[PodId],
+    ) -> Iterator[tuple[list[Candidate], bool]]:
+        """Who has to go so that nodes have room as well, the fewest first; and whether others go for
+        quota with them.
+        """
+        full = FullNodes(self._state, self._ledger, self.borrowers, candidates, going)
+        for some in full.sets(members, claimant):
+            gone = [*going, *(one.pod_id for one in some)]
+            rest = [one for one in candidates if one.pod_id not in gone]
+            with self.aside([one.pod_id for one in some]):
+                more = self._by_quota(claimant, rest, gone)
+            if more is not None:
+                yield [*some, *more], bool(more)
 
     @contextmanager
     def aside(self, going: Iterable[PodId]) -> Iterator[None]:
@@ -348,48 +399,6 @@ class Reclaiming:
         finally:
             for one, charge in reversed(out):
                 self._ledger.put_back(one, charge)
-
-    def _on_nodes(
-        self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]
-    ) -> list[list[Candidate]]:
-        """Who has to go on some nodes so that these have room as well, the fewest first."""
-        by_row: dict[int, list[Candidate]] = {}
-        together: dict[Hashable, list[Candidate]] = {}
-        for one in candidates:
-            by_row.setdefault(one.row, []).append(one)
-            if one.group is not None:
-                together.setdefault(one.group, []).append(one)
-        found = []
-        work = 0
-        for row, here in by_row.items():
-            room = self._missing_on(row, claimant.asked)
-            total = {name: sum(one.amounts.get(name, 0) for one in here) for name in room}
-            if not room or any(total[name] < amount for name, amount in room.items()):
-                continue
-            groups = {one.group for one in here if one.group is not None}
-            some = [one for one in here if one.group is None]
-            some += [one for group in groups for one in together[group]]
-            work += len(some)
-            some = self.borrowers.within_budgets(some, going)
-            taken = victims(self._ledger.tree, replace(claimant, room=room, row=row), some)
-            if taken:
-                found.append(taken)
-            if len(found) >= _MOST_NODES or work > _MOST_WORK:
-                break
-        return sorted(found, key=lambda some: (len(some), max(one.priority for one in some)))[
-            :_TRIED
-        ]
-
-    def _missing_on(self, row: int, asked: Mapping[str, int]) -> dict[str, int]:
-        """How much is missing on a node, of each resource of which any is."""
-        fleet = self._state.fleet
-        columns = {name: fleet.axis.column(name) for name in asked}
-        missing = {
-            name: asked[name] - int(fleet.allocatable[at, row] - fleet.requested[at, row])
-            for name, at in columns.items()
-            if at is not None
-        }
-        return {name: amount for name, amount in missing.items() if amount > 0}
 
     def _places_without(
         self, members: Sequence[QueuedPod], going: Sequence[PodId], taken: Sequence[Candidate]

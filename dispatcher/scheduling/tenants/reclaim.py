@@ -15,9 +15,10 @@ priority of the claimant's own tenant may go in any case. At the end all that ca
 are put back in the reverse order, each if the claimant fits still. Of a group that is evicted whole
 all members count as one.
 
-Where quota is left but nodes are full, the same is asked of the pods of one node, with what is
-missing there (`room`): of tenants that have borrowed anything, for one whose branch borrows nothing
-with its pod. So a tenant that was given GPUs alone gets the CPUs for its pods, too.
+Where nodes are full, the same is asked of the pods of one node, for what is missing there (`room`)
+and not for quota: of tenants that have borrowed anything, for one whose branch borrows nothing with
+its pod, or by `LessThanOrEqualToFinalShare`. So a tenant that was given GPUs alone gets the CPUs for
+its pods, too.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -65,7 +66,9 @@ def goes_first(one: Candidate) -> tuple[int, float, PodId]:
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """The pod that wants its quota back. `room`: what is missing for it on the node of `row`, too."""
+    """The pod that wants its quota back. `room`: what is missing for it on the node of `row`, where
+    that alone is asked for.
+    """
 
     tenant: str
     priority: int
@@ -223,14 +226,12 @@ class _Search:
                 self._room[name] += times * one.amounts.get(name, 0)
 
     def _missing(self) -> list[str]:
-        """Resources whose quota the claimant would exceed now, and of which the node has too few."""
+        """Resources of which the node has too few now, or whose quota the claimant would exceed."""
+        if self._room:
+            return [name for name, amount in self._room.items() if amount > 0]
         asked = self._claimant.asked.items()
         binding = self._node.binding
-        return [
-            name
-            for name, amount in asked
-            if amount > 0 and (self._room.get(name, 0) > 0 or binding(name, amount) is not None)
-        ]
+        return [name for name, amount in asked if amount > 0 and binding(name, amount) is not None]
 
     def _fits(self) -> bool:
         return not self._missing()
@@ -284,12 +285,11 @@ class _Search:
         if not chain or not all(self._gives(one, missing) for one in chain):
             return False
         wanted, keeps = self._share_with_pod(mine, missing)
-        if self._room:
-            return wanted == NO_SHARE
-        if keeps:
+        if (wanted == NO_SHARE) if self._room else keeps:
             return True
         if self._strategy == INITIAL_SHARE:
-            return wanted < other.share() and self._leaves_own(tenant, unit, missing)
+            less = wanted < other.share() and not self._room
+            return less and self._leaves_own(tenant, unit, missing)
         self._charge(unit, -1)
         left = other.share()
         self._charge(unit, 1)

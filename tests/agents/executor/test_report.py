@@ -216,3 +216,22 @@ def test_a_server_that_refuses_is_quoted_to_the_user() -> None:
     world.api.refuses = lambda body: "no patch" if "spec" in body else ""
     assert world.do(given(ref, POOL)).verdict == DONE
     assert condition_of(world)["message"] == "waits for pool; no patch (HTTP 403)"
+
+
+def test_a_pod_whose_tolerations_are_taken_off_again_says_so_in_an_event() -> None:
+    """As by a webhook, which lets the patch pass and changes it."""
+    world = World()
+    ref = world.submit(pod_object(tolerations=[OWN]))
+    world.api.refuses = lambda body: (body.get("spec") or {}).update(tolerations=[OWN]) or ""
+    for seconds in (0.0, 60.0):
+        assert world.do(given(ref, POOL), later(seconds)).verdict == DONE
+    why = "waits for pool; a webhook or policy of this cluster takes off again what is added: pool=ml:NoExecute"
+    assert condition_of(world)["message"] == why
+    (event,) = world.local.events
+    assert (msgspec.json.decode(event.body)["reason"], msgspec.json.decode(event.body)["note"]) == (
+        "FailedScheduling",
+        why,
+    )
+    world.api.refuses = lambda body: ""
+    assert world.do(given(ref, POOL), later(90.0)).verdict == DONE
+    assert tolerations_of(world) == [OWN, WRITTEN]
