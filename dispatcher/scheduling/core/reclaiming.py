@@ -420,9 +420,12 @@ class Reclaiming:
         return {name: amount for name, amount in missing.items() if amount > 0}
 
     def _candidates(self, now: float) -> list[Candidate]:
-        """Pods of tenants that may be evicted now: of a group that goes as a whole all, or none."""
+        """Pods of tenants that may be evicted now. A group that goes as a whole has run for as long
+        as its first member.
+        """
         ledger = self._ledger
         staying: set[GroupId | None] = set()
+        young_until: dict[GroupId, float] = {}
         leaving: dict[PodId, float] = {}
         found = []
         for pod_id, charge in ledger.charges():
@@ -436,31 +439,30 @@ class Reclaiming:
                 if len(leaving) < _MOST_KEPT:
                     leaving[pod_id] = self._leaving.get(pod_id, now)
                 continue
-            runs_until = pod.started + min_runtime_of(ledger.tree.nodes[charge.tenant])
-            if target is None or not self._may_go(occupant, runs_until, now):
+            if target is None or not self._may_go(occupant, now):
                 staying.add(group)
+                continue
+            tenant = charge.tenant
+            until = pod.started and pod.started + min_runtime_of(ledger.tree.nodes[tenant])
+            if group is not None and until:
+                young_until[group] = min(until, young_until.get(group, until))
+            elif now < until:
                 continue
             found.append(
                 Candidate(
-                    pod_id,
-                    charge.tenant,
-                    pod.priority,
-                    pod.started,
-                    charge.amounts,
-                    group,
-                    occupant.row,
+                    pod_id, tenant, pod.priority, pod.started, charge.amounts, group, occupant.row
                 )
             )
         self._leaving = leaving
         staying.discard(None)
+        staying |= {group for group, until in young_until.items() if now < until}
         return [one for one in found if one.group not in staying] if staying else found
 
-    def _may_go(self, occupant: Occupant, runs_until: float, now: float) -> bool:
+    def _may_go(self, occupant: Occupant, now: float) -> bool:
         spared = self._rests.get(occupant.pod_id)
         return (
             not occupant.assumed
             and (spared is None or spared.until <= now)
-            and (not occupant.pod_info.pod.started or runs_until <= now)
             and self._evictions.may_evict(occupant, "")
         )
 
