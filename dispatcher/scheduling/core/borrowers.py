@@ -37,18 +37,25 @@ _AT_ONCE = 2000  # charges in a piece
 @dataclass(slots=True)
 class _Look:
     """What a look has found: pods that may go by themselves, of groups that go as a whole, groups
-    some of whose pods have to stay, and pods on their way out.
+    some of whose pods have to stay, or until when each has to run, and pods on their way out.
     """
 
+    now: float
     alone: list[Candidate] = field(default_factory=list)
     grouped: list[Candidate] = field(default_factory=list)
     staying: set[GroupId | None] = field(default_factory=set)
+    young_until: dict[GroupId, float] = field(default_factory=dict)
     leaving: list[PodId] = field(default_factory=list)
 
     @property
     def whole(self) -> list[Candidate]:
-        """Of the groups that may go, which are all there."""
-        return [one for one in self.grouped if one.group not in self.staying]
+        """Of the groups that may go, which are all there. A group has run for as long as its first
+        member.
+        """
+        staying = self.staying | {
+            group for group, until in self.young_until.items() if self.now < until
+        }
+        return [one for one in self.grouped if one.group not in staying]
 
 
 class Borrowers:
@@ -67,9 +74,9 @@ class Borrowers:
     def look(self, now: float) -> list[Candidate]:
         """All that may go now: of a group that goes as a whole all, or none."""
         self._budgets = Budgets(self._view.objects)
-        look = _Look()
+        look = _Look(now)
         for pod_id, charge in self._ledger.charges():
-            self._look_at(pod_id, charge, now, look)
+            self._look_at(pod_id, charge, look)
         self.leaving = {one: self.leaving.get(one, now) for one in look.leaving[:_MOST_KEPT]}
         return look.alone + look.whole
 
@@ -80,12 +87,12 @@ class Borrowers:
         least important, as many as are compared, that budgets let go now. In pieces: the last one
         has all. While the tenants stay as they are.
         """
-        look = _Look()
+        look = _Look(now)
         first: dict[str, list[Candidate]] = {name: [] for name in resources}
         for some in self._ledger.charges_of(tenant, _AT_ONCE):
             self._budgets = Budgets(self._view.objects)
             for pod_id, charge in some:
-                self._look_at(pod_id, charge, now, look)
+                self._look_at(pod_id, charge, look)
             alone = [one for one in look.alone if self._take(one.pod_id, {})]
             look.alone.clear()
             for name, known in first.items():
@@ -94,7 +101,7 @@ class Borrowers:
             yield {}
         yield {name: self.within_budgets(known + look.whole, {}) for name, known in first.items()}
 
-    def _look_at(self, pod_id: PodId, charge: Charge, now: float, look: _Look) -> None:
+    def _look_at(self, pod_id: PodId, charge: Charge, look: _Look) -> None:
         occupant = self._state.fleet.occupant(pod_id)
         if occupant is None or occupant.row is None:
             return
@@ -104,10 +111,16 @@ class Borrowers:
         if target is not None and target.terminating:
             look.leaving.append(pod_id)
             return
-        runs_until = pod.started + min_runtime_of(self._ledger.tree.nodes[charge.tenant])
-        if target is None or not self._may_go(occupant, runs_until, now):
+        if target is None or not self._may_go(occupant, look.now):
             look.staying.add(group)
             return
+        until = 0.0
+        if pod.started:
+            until = pod.started + min_runtime_of(self._ledger.tree.nodes[charge.tenant])
+        if group is None and look.now < until:
+            return
+        if group is not None and until:
+            look.young_until[group] = min(until, look.young_until.get(group, until))
         found = look.alone if group is None else look.grouped
         found.append(
             Candidate(
@@ -125,12 +138,11 @@ class Borrowers:
         """It was not evicted: others are asked meanwhile."""
         self._spared.put(pod_id, now + _SPARED_S)
 
-    def _may_go(self, occupant: Occupant, runs_until: float, now: float) -> bool:
+    def _may_go(self, occupant: Occupant, now: float) -> bool:
         spared = self._spared.get(occupant.pod_id)
         return (
             not occupant.assumed
             and (spared is None or spared <= now)
-            and (not occupant.pod_info.pod.started or runs_until <= now)
             and self._evictions.may_evict(occupant, "")
         )
 

@@ -357,7 +357,7 @@ class Reclaiming:
             gone = [*going, *(one.pod_id for one in fewer)]
             with self.aside(gone):
                 over = self._ledger.exceeded(claimant.tenant, claimant.asked, None)
-            found = {} if over else self._places_without(members, gone)
+            found = {} if over else self._places_without(members, going, fewer)
             if len(found) == len(members):
                 taken = fewer
                 places = found

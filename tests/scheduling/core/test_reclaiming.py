@@ -213,6 +213,25 @@ def test_a_pod_that_runs_for_less_than_it_may_stays() -> None:
     assert world.placed("red") == 1
 
 
+@pytest.mark.parametrize(("ran_s", "placed"), [(10, 0), (60, 1)])
+def test_a_group_that_goes_as_a_whole_has_run_for_as_long_as_its_first_member(ran_s: int, placed: int) -> None:
+    """Else one that is made anew again and again would keep all from being asked to go."""
+    world = World(team("red", 4), team("blue", 2, min_runtime_s=50.0))
+    gang = Group("PodGroup", "gang", whole=True)
+
+    def start(*names: str) -> None:
+        world.submit(*(world.built(name).set(group=gang, started=world.now).build() for name in names))
+        world.run(1)
+
+    start(*(f"blue-{at}" for at in range(6)))
+    world.run(ran_s)
+    world.leave("blue-0")
+    start("blue-new")
+    world.come("red-1", cpu=3)
+    world.run(5)
+    assert (world.placed("red"), world.placed("blue")) == (placed, 6 - 6 * placed)
+
+
 def test_a_budget_keeps_its_pods_and_others_go() -> None:
     world = World(team("red", 4), team("green", 1), team("blue", 1))
     world.come(*(f"blue-{at}" for at in range(4)), *(f"green-{at}" for at in range(2)))
