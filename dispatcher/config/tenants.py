@@ -47,7 +47,9 @@ def read_tenants(path: FilePath, clusters: Sequence[str] = ()) -> tuple[Tenant, 
     entries = validated(TenantsFile, document, problems)
     problems += [*_name_problems(entries, document), *_namespace_problems(entries, document)]
     problems += _cluster_problems(entries, clusters, document) if clusters else []
-    problems += TenantTreeCheck(entries, clusters, document).problems()
+    told = {one.key for one in problems}  # what is of a wrong type is not missing, too
+    tree = TenantTreeCheck(entries, clusters, document).problems()
+    problems += [one for one in tree if one.key not in told]
     reading = _Reading(document, problems)
     tenants = [reading.tenant(entry, ("tenants", at)) for at, entry in enumerate(entries.tenants)]
     if entries.default is not None:

@@ -104,6 +104,8 @@ def test_the_key_of_a_quota_says_of_which_nodes_it_is(part: FleetPart, words: st
         (GIVES.format("{key: '', operator: Exists}"), f"{GIVEN}.key: must be the key of a label"),
         (GIVES.format("{key: a, value: 'b c'}"), f"{GIVEN}.value: must be the value of a label of nodes"),
         (GIVES.format("{key: a, operator: Exists, value: b}"), f"{GIVEN}.value: has no meaning with the operator"),
+        (GIVES.format("{key: a, value: 5}"), f"{GIVEN}.value: must be text, not 5: put it in quotes"),
+        (GIVES.format("{key: a}, " * 9), f"{GIVEN[:-3]}: must be a list with 8 entries at most"),
         (GIVES.format("{operator: Exists}"), f"{GIVEN}.key: is missing"),
         ("min_runtime_s: 2592001", "tenants[1].min_runtime_s: must be at most 2592000, not 2592001"),
         ("max_priority: 2000000000", "tenants[1].max_priority: must be at most 1000000000"),
@@ -126,6 +128,7 @@ def test_each_mistake_is_named_with_its_key(tmp_path: Path, said: str, problem: 
     ("tenants", "problem"),
     [
         ("[{name: a}]", "tenants[0].namespaces: is missing: a tenant has namespaces, or is the `parent`"),
+        ("[{name: a, namespaces: a}]", "tenants[0].namespaces: must be a list of namespaces, not 'a'"),
         ("[{name: a, namespaces: []}]", "tenants[0].namespaces: must be a list with an entry at least"),
         (
             "[{name: a, namespaces: [a], nominal: {cpu: 1}, borrowing_limit: {cpu: 1}}]",
@@ -148,7 +151,9 @@ def test_each_mistake_is_named_with_its_key(tmp_path: Path, said: str, problem: 
     ],
 )
 def test_what_is_no_tree_is_told(tmp_path: Path, tenants: str, problem: str) -> None:
-    assert problems(tmp_path, f"tenants: {tenants}")[0].startswith(problem)
+    found = problems(tmp_path, f"tenants: {tenants}")
+    assert found[0].startswith(problem)
+    assert len({one.partition(": ")[0] for one in found}) == len(found), "each key once"
 
 
 PATTERNS = ["*", "a", "a*", "ab", "ab*", "west/*", "west/a", "west/a*", "west/ab", "east/a*"]
