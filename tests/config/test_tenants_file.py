@@ -108,6 +108,7 @@ def test_the_key_of_a_quota_says_of_which_nodes_it_is(part: FleetPart, words: st
         (GIVES.format("{key: a}, " * 9), f"{GIVEN[:-3]}: must be a list with 8 entries at most"),
         (GIVES.format("{operator: Exists}"), f"{GIVEN}.key: is missing"),
         ("min_runtime_s: 2592001", "tenants[1].min_runtime_s: must be at most 2592000, not 2592001"),
+        ("nodes: ", "tenants[1].nodes: is empty: say what holds, or take the key out"),
         ("max_priority: 2000000000", "tenants[1].max_priority: must be at most 1000000000"),
         ("quotas: [{nominal: {cpu: 1}}]", "tenants[1].quotas[0]: needs `cluster` or `nodes`"),
         ("quotas: [{cluster: norf, nominal: {cpu: 1}}]", "tenants[1].quotas[0].cluster: 'norf' is no configured"),
@@ -203,3 +204,13 @@ def test_a_tree_is_no_deeper_than_can_be_followed(tmp_path: Path) -> None:
 def test_a_tenant_is_not_called_as_everybody_else_is(tmp_path: Path) -> None:
     found = problems(tmp_path, "tenants: [{name: default, namespaces: [a]}]\ndefault: {nominal: {cpu: 1}}")
     assert found == ["tenants[0].name: tenant default is defined by `default` already: take another name"]
+
+
+def test_a_default_that_was_cut_off_lifts_no_quota(tmp_path: Path) -> None:
+    found = problems(tmp_path, "tenants: [{name: a, namespaces: [a]}]\ndefault:")
+    assert found == ["default: is empty: say what holds, or take the key out"]
+
+
+def test_a_default_behind_all_namespaces_is_told(tmp_path: Path) -> None:
+    found = problems(tmp_path, "tenants: [{name: a, namespaces: ['*']}]\ndefault: {nominal: {cpu: 1}}")
+    assert found == ["default: is for nobody: '*' of tenant a is every namespace"]
