@@ -1,15 +1,26 @@
 """The keys of the tenants file."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from dispatcher.config.sections import TENANT_NAME, Section
+
+T = TypeVar("T")
 
 MOST_WEIGHT = 1000
 MOST_TOLERATIONS = 8
 LONGEST_S = 30 * 86_400.0
 HIGHEST_PRIORITY = 1_000_000_000  # of pods that are not the system's
+
+
+def _said(value: T) -> T:
+    if value is None:  # as where a file was cut off: that must not lift what the key limits
+        raise ValueError("is empty: say what holds, or take the key out")
+    return value
+
+
+_SAID = BeforeValidator(_said)
 
 
 class PartEntry(Section):
@@ -55,14 +66,16 @@ class TenantEntry(Section):
     weight: Annotated[float, Field(ge=0, le=MOST_WEIGHT)] = 1
     quotas: tuple[PartEntry, ...] = ()
     clusters: tuple[str, ...] = ()
-    nodes: NodesEntry | None = None
-    max_priority: Annotated[int, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY)] | None = None
+    nodes: Annotated[NodesEntry | None, _SAID] = None
+    max_priority: Annotated[int | None, Field(ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY), _SAID] = (
+        None
+    )
     spread: bool = False
     reclaim: Literal["", "never", "lower_priority", "any"] = ""
     reclaim_strategies: tuple[
         Literal["LessThanOrEqualToFinalShare", "LessThanInitialShare"], ...
     ] = ()
-    min_runtime_s: Annotated[float, Field(ge=0, le=LONGEST_S)] | None = None
+    min_runtime_s: Annotated[float | None, Field(ge=0, le=LONGEST_S), _SAID] = None
 
 
 class DefaultEntry(Section):
@@ -75,4 +88,4 @@ class TenantsFile(Section):
     """The whole file. Without `default`, namespaces of no tenant are not limited."""
 
     tenants: tuple[TenantEntry, ...] = ()
-    default: DefaultEntry | None = None
+    default: Annotated[DefaultEntry | None, _SAID] = None

@@ -140,10 +140,10 @@ class TenantTreeCheck:
                 yield self._problem((*here, "clusters"), text)
 
     def _of_toleration(self, entry: TolerationEntry, path: Path) -> Iterator[Problem]:
-        yield from self._of_labels({entry.key: entry.value}, path)
-        if not may_be_given(entry.key):
-            text = "is of a taint that protects nodes: only its author may let a pod tolerate it"
-            yield self._problem((*path, "key"), text)
+        yield from self._of_label(entry.key, entry.value, (*path, "key"), (*path, "value"))
+        if entry.key and not may_be_given(entry.key):
+            text = "is of a taint that protects nodes: only the template of a pod may tolerate it"
+            yield self._problem((*path, "key"), f"{shown(entry.key)} {text}")
         if entry.operator == "Exists" and entry.value:
             yield self._problem((*path, "value"), "has no meaning with the operator Exists")
 
@@ -191,13 +191,16 @@ class TenantTreeCheck:
 
     def _of_labels(self, labels: dict[str, str], path: Path) -> Iterator[Problem]:
         for key, value in labels.items():
-            try:
-                label_key(key)
-            except ValueError as error:
-                yield self._problem((*path, key), str(error))
-            if not _LABEL_VALUE.fullmatch(value):
-                text = f"must be the value of a label of nodes, not {shown(value)}"
-                yield self._problem((*path, key), text)
+            yield from self._of_label(key, value, (*path, key), (*path, key))
+
+    def _of_label(self, key: str, value: str, key_at: Path, value_at: Path) -> Iterator[Problem]:
+        try:
+            label_key(key)
+        except ValueError as error:
+            yield self._problem(key_at, str(error))
+        if not _LABEL_VALUE.fullmatch(value):
+            text = f"must be the value of a label of nodes, not {shown(value)}"
+            yield self._problem(value_at, text)
 
 
 def _selector(entry: TenantEntry) -> dict[str, str]:

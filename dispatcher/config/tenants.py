@@ -47,7 +47,9 @@ def read_tenants(path: FilePath, clusters: Sequence[str] = ()) -> tuple[Tenant, 
     entries = validated(TenantsFile, document, problems)
     problems += [*_name_problems(entries, document), *_namespace_problems(entries, document)]
     problems += _cluster_problems(entries, clusters, document) if clusters else []
-    problems += TenantTreeCheck(entries, clusters, document).problems()
+    told = {one.key for one in problems}  # what is of a wrong type is not missing, too
+    tree = TenantTreeCheck(entries, clusters, document).problems()
+    problems += [one for one in tree if one.key not in told]
     reading = _Reading(document, problems)
     tenants = [reading.tenant(entry, ("tenants", at)) for at, entry in enumerate(entries.tenants)]
     if entries.default is not None:
@@ -91,6 +93,9 @@ def _namespace_problems(entries: TenantsFile, document: Document) -> list[Proble
                 text = f"{shown(pattern)} is taken already by {taken[0]!r} of tenant {taken[1]}"
                 problems.append(document.problem(path, text))
             earlier.setdefault(pattern, (pattern, entry.name))
+    if entries.default is not None and "*" in earlier:
+        text = f"is for nobody: '*' of tenant {earlier['*'][1]} is every namespace"
+        problems.append(document.problem(("default",), text))
     return problems
 
 
@@ -171,7 +176,10 @@ class _Reading:
         found: dict[str, Share] = {}
         for resource, value in raw.items():
             if resource not in BASE_RESOURCES and not is_scalar(resource):
-                text = f"is no resource of nodes{did_you_mean(resource, BASE_RESOURCES)}"
+                text = (
+                    "is no resource of all nodes, nor one with a domain, such as nvidia.com/gpu"
+                    f"{did_you_mean(resource, BASE_RESOURCES)}"
+                )
                 self._problems.append(self._document.problem((*path, resource), text))
                 continue
             try:

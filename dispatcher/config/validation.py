@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
+from datetime import date
 from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -20,6 +21,7 @@ _SHOWN_KEYS = 4
 _GONE: Mapping[Path, str] = {("scheduling",): "remove it, as there are no shards any more"}
 _NUMBER = "a number"
 _WHOLE = "a whole number"
+_TEXT = "text"
 _CHOICE = "true or false"
 _MAP = "a map of keys"
 _LIST = "a list"
@@ -33,7 +35,7 @@ _MUST_BE = {
     "finite_number": "a finite number",
     "bool_type": _CHOICE,
     "bool_parsing": _CHOICE,
-    "string_type": "text",
+    "string_type": _TEXT,
     "string_too_short": "text that is not empty",
     "literal_error": "{expected}",
     "greater_than": "greater than {gt}",
@@ -46,6 +48,7 @@ _MUST_BE = {
     "list_type": _LIST,
     "tuple_type": _LIST,
     "too_short": "a list with an entry at least",
+    "too_long": "a list with {max_length} entries at most",
 }
 
 
@@ -161,7 +164,10 @@ def _text(model: type[BaseModel], path: Path, error: Any) -> str:
         for key, limit in error.get("ctx", {}).items()
     }
     wanted = wanted.format(**limits) + _of_what(model, path, wanted)
-    return f"must be {wanted}, not {'empty' if error['input'] is None else shown(error['input'])}"
+    found = error["input"]
+    quoted = wanted == _TEXT and isinstance(found, bool | int | float | date)
+    hint = ": put it in quotes" if quoted else ""
+    return f"must be {wanted}, not {'empty' if found is None else shown(found)}{hint}"
 
 
 def _of_what(model: type[BaseModel], path: Path, wanted: str) -> str:

@@ -251,8 +251,8 @@ def test_in_a_pod_no_kubeconfig_is_needed(folder: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("resource", "want"),
     [
-        ("cpus", "t.yaml:1: default.nominal.cpus: is no resource of nodes; did you mean cpu?"),
-        ("gpu", "t.yaml:1: default.nominal.gpu: is no resource of nodes; "),
+        ("cpus", "t.yaml:1: default.nominal.cpus: is no resource of all nodes, nor one with a domain"),
+        ("gpu", "t.yaml:1: default.nominal.gpu: is no resource of all nodes, nor one with a domain, such as nvidia"),
         ("nvidia.com/gpu", ""),
         ("hugepages-2Mi", ""),
         ("ephemeral-storage", ""),

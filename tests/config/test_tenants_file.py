@@ -99,11 +99,16 @@ def test_the_key_of_a_quota_says_of_which_nodes_it_is(part: FleetPart, words: st
         ("nominal: {cpu: 4Gi}", "tenants[1].nominal.cpu: 4Gi of cpu is an amount of bytes: write 4"),
         ("nodes: {selector: {'a b': c}}", "tenants[1].nodes.selector.a b: must be the key of a label"),
         ("nodes: {selector: {a: 'b,c'}}", "tenants[1].nodes.selector.a: must be the value of a label of nodes"),
-        (GIVES.format("{key: node-role.kubernetes.io/x}"), f"{GIVEN}.key: is of a taint that protects nodes"),
-        (GIVES.format("{key: 'a b'}"), f"{GIVEN}.a b: must be the key of a label"),
+        (GIVES.format("{key: a.k8s.io/b}"), f"{GIVEN}.key: 'a.k8s.io/b' is of a taint that protects nodes"),
+        (GIVES.format("{key: 'a b'}"), f"{GIVEN}.key: must be the key of a label"),
+        (GIVES.format("{key: '', operator: Exists}"), f"{GIVEN}.key: must be the key of a label"),
+        (GIVES.format("{key: a, value: 'b c'}"), f"{GIVEN}.value: must be the value of a label of nodes"),
         (GIVES.format("{key: a, operator: Exists, value: b}"), f"{GIVEN}.value: has no meaning with the operator"),
+        (GIVES.format("{key: a, value: 5}"), f"{GIVEN}.value: must be text, not 5: put it in quotes"),
+        (GIVES.format("{key: a}, " * 9), f"{GIVEN[:-3]}: must be a list with 8 entries at most"),
         (GIVES.format("{operator: Exists}"), f"{GIVEN}.key: is missing"),
         ("min_runtime_s: 2592001", "tenants[1].min_runtime_s: must be at most 2592000, not 2592001"),
+        ("nodes: ", "tenants[1].nodes: is empty: say what holds, or take the key out"),
         ("max_priority: 2000000000", "tenants[1].max_priority: must be at most 1000000000"),
         ("quotas: [{nominal: {cpu: 1}}]", "tenants[1].quotas[0]: needs `cluster` or `nodes`"),
         ("quotas: [{cluster: norf, nominal: {cpu: 1}}]", "tenants[1].quotas[0].cluster: 'norf' is no configured"),
@@ -124,6 +129,7 @@ def test_each_mistake_is_named_with_its_key(tmp_path: Path, said: str, problem: 
     ("tenants", "problem"),
     [
         ("[{name: a}]", "tenants[0].namespaces: is missing: a tenant has namespaces, or is the `parent`"),
+        ("[{name: a, namespaces: a}]", "tenants[0].namespaces: must be a list of namespaces, not 'a'"),
         ("[{name: a, namespaces: []}]", "tenants[0].namespaces: must be a list with an entry at least"),
         (
             "[{name: a, namespaces: [a], nominal: {cpu: 1}, borrowing_limit: {cpu: 1}}]",
@@ -146,7 +152,9 @@ def test_each_mistake_is_named_with_its_key(tmp_path: Path, said: str, problem: 
     ],
 )
 def test_what_is_no_tree_is_told(tmp_path: Path, tenants: str, problem: str) -> None:
-    assert problems(tmp_path, f"tenants: {tenants}")[0].startswith(problem)
+    found = problems(tmp_path, f"tenants: {tenants}")
+    assert found[0].startswith(problem)
+    assert len({one.partition(": ")[0] for one in found}) == len(found), "each key once"
 
 
 PATTERNS = ["*", "a", "a*", "ab", "ab*", "west/*", "west/a", "west/a*", "west/ab", "east/a*"]
@@ -196,3 +204,13 @@ def test_a_tree_is_no_deeper_than_can_be_followed(tmp_path: Path) -> None:
 def test_a_tenant_is_not_called_as_everybody_else_is(tmp_path: Path) -> None:
     found = problems(tmp_path, "tenants: [{name: default, namespaces: [a]}]\ndefault: {nominal: {cpu: 1}}")
     assert found == ["tenants[0].name: tenant default is defined by `default` already: take another name"]
+
+
+def test_a_default_that_was_cut_off_lifts_no_quota(tmp_path: Path) -> None:
+    found = problems(tmp_path, "tenants: [{name: a, namespaces: [a]}]\ndefault:")
+    assert found == ["default: is empty: say what holds, or take the key out"]
+
+
+def test_a_default_behind_all_namespaces_is_told(tmp_path: Path) -> None:
+    found = problems(tmp_path, "tenants: [{name: a, namespaces: ['*']}]\ndefault: {nominal: {cpu: 1}}")
+    assert found == ["default: is for nobody: '*' of tenant a is every namespace"]

@@ -142,6 +142,17 @@ async def test_broken_tenants_are_refused_and_the_old_ones_stay(folder: Path, te
     assert told(stage.reloader)["global_dispatcher_policies_refused"] == 1
 
 
+async def test_of_very_many_problems_the_log_has_the_first_alone(folder: Path) -> None:
+    (folder / "t.yaml").write_text("tenants: []")
+    (folder / "c.yaml").write_text("{profile: p.yaml, plugin_files: [q.py], tenants: t.yaml}")
+    stage = TermRunner(folder)
+    (folder / "t.yaml").write_text(f"tenants: [{', '.join(['{name: A}'] * 900)}]")
+    with capture_logs() as logs:
+        await stage.reloader.look()
+    (line,) = logs
+    assert (len(line["problems"]), line["count"]) == (reload.MOST_PROBLEMS, 900)
+
+
 async def test_what_is_written_while_it_is_read_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = TermRunner(folder)
 

@@ -162,7 +162,7 @@ def moved(local: Local, ref: PodRef, why: str, now: Moment) -> None:
 
 def reclaimed(local: Local, ref: PodRef, why: str, now: Moment) -> None:
     """A pod was evicted as its tenant gives back what it has borrowed."""
-    _put(local, ref, (NORMAL, "Reclaimed", "Reclaiming"), f"Evicted to give back quota: {why}", now)
+    _put(local, ref, (NORMAL, "Reclaimed", "Reclaiming"), f"Evicted to give back quota {why}", now)
 
 
 def not_started(local: Local, ref: PodRef, why: str, now: Moment) -> None:

@@ -16,6 +16,7 @@ from dispatcher.plugins.registry import PluginSpec
 log = structlog.get_logger("reload")
 
 LOOK_S = 2.0
+MOST_PROBLEMS = 20  # in a line of the log
 Marks = Mapping[Path, bytes]
 
 
@@ -117,7 +118,12 @@ class Reloader:
     def _refuse(self, problems: Sequence[str]) -> None:
         self.refused = True
         self.outcomes["refused"] += 1
-        log.error("changed policies are refused, the old ones stay", problems=problems)
+        log.error(
+            "changed policies are refused, the old ones stay",
+            problems=problems[:MOST_PROBLEMS],
+            count=len(problems),
+            fix=f"`global-dispatcher config check {self._config.file}` tells all of them",
+        )
 
 
 def marks(files: Sequence[Path]) -> dict[Path, bytes]:

@@ -207,7 +207,7 @@ def test_a_report_writes_and_takes_away_the_nominated_node() -> None:
 
 
 def reclaim(ref: PodRef) -> Evict:
-    return Evict("i", ref, 1, "n1", NO_PRIORITY, "red/p of cluster a", reclaimed="tenant blue borrows from red")
+    return Evict("i", ref, 1, "n1", NO_PRIORITY, "red/p of cluster a", reclaimed="of tenant blue, for pod red/p")
 
 
 def test_borrowed_quota_is_given_back_whatever_the_priority_through_the_eviction_api_and_with_words() -> None:
@@ -215,7 +215,7 @@ def test_borrowed_quota_is_given_back_whatever_the_priority_through_the_eviction
     assert world.do(reclaim(victim(world, priority=1_000_000))).verdict == DONE
     (event,) = world.local.events
     assert b'"reason":"Reclaimed"' in event.body
-    assert b"tenant blue borrows from red" in event.body
+    assert b"Evicted to give back quota of tenant blue, for pod red/p" in event.body
     assert [done[0] for done in world.api.done] == ["delete"], "no condition of ours: budgets may refuse it"
 
 
