@@ -22,7 +22,7 @@ App is ours.
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -310,11 +310,15 @@ class FaultDomainSpread(CountedPlugin[_State]):
         # the domain that its group is tried in is all the ground that hard constraints know
         only_in = bounds_of(pod_info) if rules[0].hard else None
         found = list[ConstraintDomains]()
-        selected = cache(partial(self._masks.selected, pod, fleet, slice(0, fleet.n)))
-        open_clusters_of = cache(partial(self._open_clusters, pod_info, fleet))
+        selected: Bools | None = None
+        open_by_taints = dict[bool, Bools | None]()
         for rule in rules:
             selects = rule.honor_affinity and key is not None
-            open_ = open_clusters_of(rule.honor_taints)
+            if rule.honor_taints not in open_by_taints:
+                open_by_taints[rule.honor_taints] = self._open_clusters(
+                    pod_info, fleet, rule.honor_taints
+                )
+            open_ = open_by_taints[rule.honor_taints]
             if not rule.honor_taints:
                 rows = partial(self._rows, pod if selects else None, fleet, open_, only_in)
                 asked = (
@@ -332,7 +336,9 @@ class FaultDomainSpread(CountedPlugin[_State]):
                 fleet, levels, None if open_ is None else _in_clusters(open_, fleet)
             )
             if selects:
-                eligible = eligible & selected()
+                if selected is None:
+                    selected = self._masks.selected(pod, fleet, slice(0, fleet.n))
+                eligible = eligible & selected
             if only_in is not None:
                 eligible = np.isin(np.arange(fleet.n), rows_in(only_in, fleet)) & eligible
             found.append(

@@ -25,6 +25,7 @@ LEVELS: dict[str, str] = {
 }
 
 
+@lru_cache(maxsize=1024)
 def level_of(key: str) -> str:
     """The level a topology key stands for: 'zone' and 'topology.kubernetes.io/zone' are one; else
     the key itself.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dispatcher.plugins.registry import PluginContext, build
-from dispatcher.scheduling.equivalence import rows, static_answers
+from dispatcher.scheduling.equivalence import groups, rows, static_answers
 from dispatcher.scheduling.equivalence.cache import EquivalenceCache
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -102,3 +102,24 @@ def test_a_row_that_comes_to_be_open_beside_few_ones_is_told_of() -> None:
     state.put_node("a", node("n5").labels(disk="ssd").build())
     few.refresh(placed)
     assert few.rows.table.feasibility_version > before
+
+
+@pytest.mark.parametrize(
+    "chosen", [SIDE_BY_SIDE, APART, NONE], ids=["rows side by side", "rows apart", "no row at all"]
+)
+def test_the_best_of_few_rows_is_the_best_of_all(
+    chosen: range | tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [node(f"n{at}").labels(zone=f"z{at % 2}", **({"disk": "ssd"} if at in chosen else {})) for at in range(40)]
+    state = fleet(a=nodes)
+    put(state, pod("there").labels(app="web").cpu(1), "a", "n9")
+    placed = pod("one").labels(app="web").cpu(1).node_selector({"disk": "ssd"}).placed("a")
+    one = a_class(state, placed)
+    found = list[object]()
+    for least in (0, 10**6):  # of few rows, of all
+        monkeypatch.setattr(groups, "_FEW", least)
+        one.refresh(placed)
+        assert one.groups is not None
+        found.append(one.groups.best())
+    assert found[0] == found[1]
+    assert (found[0] is None) == (not chosen)

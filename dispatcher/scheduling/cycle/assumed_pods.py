@@ -2,7 +2,7 @@
 plugins, Permit.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
@@ -278,6 +278,10 @@ class AssumedPods:
     def holds(self, pod_id: PodId) -> bool:
         """Whether this profile has booked the pod."""
         return pod_id in self._reserved
+
+    def held_of(self, pod_ids: Set[PodId]) -> Set[PodId]:
+        """Those of the pods that it has booked."""
+        return self._reserved.keys() & pod_ids
 
     def show(self, pod_id: PodId, pod_info: PodInfo) -> None:
         """Take another version of a pod that was decided for the one that was: it asks for the

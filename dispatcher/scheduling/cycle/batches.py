@@ -106,17 +106,14 @@ class Batches:
         most = next((at for at, one in kinds if unfit(one, self._books) is not None), len(items))
         fleet = self._books.view
         asked = [plugin for _, plugin in class_key.asked.fleet_keyed]
-        for plugin, by_template in self._plan.fleet_keys_alike if most else ():
-            if plugin not in asked:
+        for plugin, by_template in self._plan.fleet_keys_alike:
+            ats = variants.ats if by_template else range(len(items))
+            others = [at for at in ats if 0 < at < most] if plugin in asked else []
+            if not others:
                 continue
             key = guarded(plugin, plugin.fleet_key, items[0][1], fleet)
-            pods = (
-                zip(variants.ats, variants.pods, strict=True)
-                if by_template
-                else enumerate(one for _, one in items[:most])
-            )
-            for at, one in pods:
-                if at < most and guarded(plugin, plugin.fleet_key, one, fleet) != key:
+            for at in others:
+                if guarded(plugin, plugin.fleet_key, items[at][1], fleet) != key:
                     most = at
                     break
         return (items, variants) if most == len(items) else (items[:most], variants.first(most))
@@ -223,7 +220,7 @@ class Batches:
         ):
             return False
         ids = {pod_id for pod_id, _ in items}
-        return len(ids) == len(items) and self._fleet.are_nowhere(ids)
+        return len(ids) == len(items) and not self._fleet.placed_of(ids)
 
 
 def unfit(pod_info: PodInfo, books: AssumedPods) -> Why | None:

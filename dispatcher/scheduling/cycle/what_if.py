@@ -105,15 +105,14 @@ class WhatIf:
         return self._schedule_class(items, alike=alike)
 
     def _are_nowhere(self, items: Sequence[Item]) -> None:
-        if len({pod_id for pod_id, _ in items}) < len(items):
+        pod_ids = {pod_id for pod_id, _ in items}
+        if len(pod_ids) < len(items):
             raise ValueError("a pod is decided twice")
-        for pod_id, _ in items:
-            held = any(one.holds(pod_id) for one in self._schedulers)
-            if held or self._fleet.occupant(pod_id) is not None:
-                raise ValueError(
-                    f"pod {pod_id[1]} of cluster {pod_id[0]} has a place: it is to be taken away "
-                    "first"
-                )
+        held = [pod_id for one in self._schedulers for pod_id in one.held_of(pod_ids)]
+        for cluster, uid in held or self._fleet.placed_of(pod_ids):
+            raise ValueError(
+                f"pod {uid} of cluster {cluster} has a place: it is to be taken away first"
+            )
 
     def commit(self) -> None:
         """Keep it all, once the context ends without an error."""
@@ -124,9 +123,8 @@ class WhatIf:
         try:
             return scheduler.schedule_class(items, alike=alike)
         finally:  # whatever was booked before it raised
-            for pod_id, _ in items:
-                if scheduler.holds(pod_id):
-                    self._steps.note(partial(scheduler.give_book, pod_id))
+            booked = [pod_id for pod_id, _ in items if scheduler.holds(pod_id)]
+            self._steps.note_each(scheduler.give_book, booked)
 
     def _wait(self, on_wait: _OnWait, decision: Decision) -> None:
         self._waiting.append((on_wait, decision))

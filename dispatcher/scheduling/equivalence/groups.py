@@ -15,6 +15,8 @@ from dispatcher.scheduling.equivalence.group_scores import GroupScores
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Floats, Ints
 
+_FEW = 64  # below one feasible row in so many, no other row is looked at
+
 
 class GroupTable:
     """The two best rows of all, and what groups refuse."""
@@ -34,9 +36,15 @@ class GroupTable:
     def best(self) -> tuple[RowScore, RowScore | None] | None:
         """The best row and the runner-up; None if nothing is feasible."""
         n = self._fleet.n
-        first, second = two_best(
-            self._rows.total[:n], self.group_scores.group, self._points(), self._fleet.rank[:n]
-        )
+        groups = self.group_scores.group
+        ranks = self._fleet.rank[:n]
+        if _FEW * self._rows.feasible > n:
+            first, second = two_best(self._rows.total[:n], groups, self._points(), ranks)
+        else:
+            rows = self._rows.feasible_rows()
+            totals = self._rows.totals_of(rows)
+            found = two_best(totals, groups[rows], self._points(), ranks[rows])
+            first, second = (one and one._replace(row=rows.item(one.row)) for one in found)
         return None if first is None else (first, second)
 
     def at(self, row: int) -> RowScore | None:

@@ -6,7 +6,7 @@ entered where its delegate runs.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from itertools import repeat
@@ -370,8 +370,7 @@ class FleetState(ReadingTable):
             self.kept.versions[USERS] += len(rows)
         self.loads.extend(rows)
         if self.undo_steps.open:
-            for occupant in occupants:
-                self.undo_steps.note(partial(self._leave, occupant))
+            self.undo_steps.note_each(self._leave, occupants)
 
     def _attach(self, occupant: Occupant, row: int) -> None:
         occupant.row = row
@@ -476,9 +475,9 @@ class FleetState(ReadingTable):
         """Where a pod is, None if it is nowhere."""
         return self._occupants.get(pod_id)
 
-    def are_nowhere(self, pod_ids: Collection[PodId]) -> bool:
-        """Whether none of these pods is anywhere."""
-        return self._occupants.keys().isdisjoint(pod_ids)
+    def placed_of(self, pod_ids: Set[PodId]) -> Set[PodId]:
+        """Those of the pods that are somewhere."""
+        return self._occupants.keys() & pod_ids
 
     def occupants(self) -> Collection[Occupant]:
         """All pods that are somewhere."""

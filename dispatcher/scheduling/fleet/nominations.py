@@ -10,7 +10,6 @@ nominee must not count: see `cycle/beside_nominees.py`.)
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from dispatcher.scheduling.fleet.fleet import FleetState
@@ -112,12 +111,16 @@ class Nominations:
         """
         nominees = dict(self._nominees)
         priority = dict(self._priority)
-        found = deepcopy((self._awaited, self._at, self._priorities))
+        awaited = {victim: set(waiting) for victim, waiting in self._awaited.items()}
+        at = {node: set(there) for node, there in self._at.items()}
+        priorities = {cluster: Counter(there) for cluster, there in self._priorities.items()}
 
         def bring_back() -> None:
             self._nominees = nominees
             self._priority = priority
-            self._awaited, self._at, self._priorities = found
+            self._awaited = awaited
+            self._at = at
+            self._priorities = priorities
 
         return bring_back
 

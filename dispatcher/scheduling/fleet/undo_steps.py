@@ -1,8 +1,11 @@
 """What takes back, step by step, whatever is done to the pods of a fleet in a what-if."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
 
 Step = Callable[[], object]
+_Of = TypeVar("_Of")
 
 
 class UndoSteps:
@@ -24,6 +27,10 @@ class UndoSteps:
         taken back first.
         """
         self._steps.append(step)
+
+    def note_each(self, step: Callable[[_Of], object], of: Iterable[_Of]) -> None:
+        """`note` what takes back each of these, in this order."""
+        self._steps += [partial(step, one) for one in of]
 
     def undo(self, begun: int) -> None:
         """Take back all that was noted since `begun`, the last first."""

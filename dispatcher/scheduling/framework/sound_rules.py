@@ -85,7 +85,7 @@ def _refusal_flaws(rule: MaxCount | RequiredCount, reasons: ReasonTable) -> Iter
 
 
 def _term_flaws(term: ScoreTerm) -> Iterator[str]:
-    if not all(_is_real(number) for number in (term.factor, term.offset, term.elsewhere)):
+    if not (_is_real(term.factor) and _is_real(term.offset) and _is_real(term.elsewhere)):
         yield "factor, offset and elsewhere of a score term must be finite numbers"
     if term.table is not None:
         domains = len(term.domain_count.counts)

@@ -33,10 +33,10 @@ class Candidates:
         """The domains of these `codes`; `held`, `left`: [domains of the level] how many members have
         room there, and how many such groups.
         """
-        self._level = np.append(self._level, np.full(len(codes), level))
-        self._code = np.append(self._code, codes)
-        self._held = np.append(self._held, held[codes])
-        self._left = np.append(self._left, left[codes])
+        self._level = np.concatenate((self._level, np.full(len(codes), level)))
+        self._code = np.concatenate((self._code, codes))
+        self._held = np.concatenate((self._held, held[codes]))
+        self._left = np.concatenate((self._left, left[codes]))
 
     def most(self) -> tuple[int, int, int]:
         """(members, level, code) of the one that holds most, of the narrowest of these."""

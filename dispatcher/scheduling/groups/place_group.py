@@ -76,7 +76,8 @@ def place_group(
     if not waiting:
         raise ValueError("a group without members that wait")
     nominations = profiles.nominations
-    promised = [one for pod_id, _ in waiting if (one := nominations.of(pod_id)) is not None]
+    asked = waiting if len(nominations) else ()
+    promised = [one for pod_id, _ in asked if (one := nominations.of(pod_id)) is not None]
     search = _Search(profiles, group, waiting, placed, promised)
     if not promised:
         return search.run()
