@@ -23,7 +23,7 @@ from dispatcher.scheduling.framework.pod_info import GroupId, group_id
 from dispatcher.scheduling.framework.points import PluginError
 from dispatcher.scheduling.groups.place_group import place_group
 from dispatcher.scheduling.queue import QueuedPod, WakeEvent
-from dispatcher.scheduling.queued import State
+from dispatcher.scheduling.queued import QUOTA, State
 from dispatcher.scheduling.quota import without_figures
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.messages import HOME_ONLY
@@ -286,8 +286,10 @@ class Deciding:
         state = self._state
         lead, first = refused[0]
         state.counters["unschedulable", state.profiles.name_of(lead.pod_info)] += len(refused)
-        # what refuses its pods: that it is a group is helped by what helps these
+        # that it is a group is helped by what helps its pods, and by a node that comes into a domain
         reasons = first.reasons - {Reasons.GROUP, Reasons.OUTSIDE_DOMAIN} or first.reasons
+        if reasons != QUOTA:
+            reasons |= {Reasons.OUTSIDE_DOMAIN}
         items = [item for item, _ in refused]
         promised = any(one.nominated for _, one in refused)
         state.queue.group_refused(items, lead, reasons, now, alone=promised)

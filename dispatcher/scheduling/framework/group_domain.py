@@ -17,6 +17,7 @@ from dispatcher.scheduling.framework import (
     Rows,
     Skip,
 )
+from dispatcher.scheduling.framework.hints import ClusterEvent, node_change_helps
 from dispatcher.scheduling.framework.pod_info import Domains
 from shared.model.reasons import Reasons
 from shared.model.topology import CLUSTER_LEVEL, HOST_LEVEL, label_of
@@ -33,6 +34,10 @@ class GroupDomain(Filter[Domains]):
     reads = ("only_in",)
     keyed_by_template = True
     depends: ClassVar[Depends] = Depends.STATIC
+
+    def hint_any(self, event: ClusterEvent, key: Hashable) -> bool:
+        """A node that changed helps if it may have come into a domain: by its labels."""
+        return node_change_helps(event, lambda before, after: before.labels != after.labels)
 
     def class_key(self, pod_info: PodInfo) -> Hashable:
         """The domains; None for a pod that may go to any."""

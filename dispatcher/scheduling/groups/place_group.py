@@ -35,7 +35,7 @@ from dispatcher.scheduling.groups.templates import (
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import Group, PodId
 from shared.model.reasons import Reasons, Why
-from shared.model.topology import meant_level
+from shared.model.topology import LEVELS, meant_level
 
 # what-ifs of one group; each is about a millisecond. Only filters that look further than at room and
 # at node objects make more than one fail.
@@ -223,7 +223,8 @@ class _Search:
             self._refuse(Why(Reasons.OUTSIDE_DOMAIN, ""))
             within = self._group.within
             meant = meant_level(within)
-            lacking = f"no node has one{f'; did you mean {meant}?' if meant else ''}"
+            hint = f"; did you mean {meant}?" if meant else ""
+            lacking = f"no node has label {LEVELS.get(within) or within}{hint}"
             tried.missing = f"no domain of {within}: {placed or lacking}"
             return found
         most, level, code = found.most()

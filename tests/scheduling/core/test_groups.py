@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dispatcher.scheduling import events
 from dispatcher.scheduling.core import CoreTiming
@@ -11,7 +12,7 @@ from dispatcher.scheduling.views import explain
 from shared import messages as m
 from shared.model.group_kinds import POD_GROUPS
 from shared.model.names import CLUSTERS as MAY_GO_TO
-from shared.model.names import STAY
+from shared.model.names import RACK, STAY
 from shared.model.node import Node
 from shared.model.pod import FLEET, Group, Pod
 from tests.laws.cores import make_core
@@ -97,6 +98,14 @@ class Fleet:
             there._put(
                 Pod(f"rival-{name}", "other", f"rival-{name}", requests={"cpu": cpu}, node=name, phase="Running")
             )
+
+    def relabel(self, node: str, key: str, value: str) -> None:
+        """Somebody labels a node of `west`."""
+        labelled = replace(self.west.nodes[node], labels={key: value})
+        self.west.nodes[node] = labelled
+        view = self.core.clusters["west"]
+        changes = self.west.changes(view.revision, view.incarnation)
+        self._feed(events.ClusterChanged(replace(changes, nodes=(labelled,))))
 
     def free(self, cluster: str) -> None:
         there = self.world.clusters[cluster]
@@ -222,6 +231,17 @@ def test_a_group_that_does_not_fit_waits_as_one_and_is_woken_once_by_what_helps_
     assert fleet.told("a").startswith("pod group train: 0 of 3 members fit in ")
     assert sum(count for _, count in fleet.core.queue.parked()) == 1
     fleet.free("west")
+    fleet.run(12)
+    assert fleet.places() == dict.fromkeys("abc", "west")
+
+
+def test_a_group_that_is_too_large_for_its_rack_is_woken_by_a_node_that_comes_into_it() -> None:
+    fleet = Fleet()
+    fleet.relabel("west-1", RACK, "r1")
+    fleet.submit("a", "b", "c", cpu=2000, within="rack")
+    fleet.run(3)
+    assert fleet.told("a").startswith("pod group train: 2 of 3 members fit in rack r1 of cluster west")
+    fleet.relabel("west-2", RACK, "r1")
     fleet.run(12)
     assert fleet.places() == dict.fromkeys("abc", "west")
 

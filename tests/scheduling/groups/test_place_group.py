@@ -291,10 +291,13 @@ def test_members_of_whom_each_is_unlike_the_one_before_it_are_refused_when_they_
     assert place(world(a=rack("r1", 64)), members(*indexed)).is_booked
 
 
-@pytest.mark.parametrize(("within", "hint"), [("rack", ""), ("racks", "; did you mean rack?"), ("pdu", "")])
-def test_a_level_that_no_node_has_is_named(within: str, hint: str) -> None:
+@pytest.mark.parametrize(
+    ("within", "lacking"),
+    [("rack", "topology.kubernetes.io/rack"), ("racks", "racks; did you mean rack?"), ("pdu", "pdu")],
+)
+def test_the_label_of_a_level_that_no_node_has_is_named(within: str, lacking: str) -> None:
     assert told(place(world(a=[node("n1")]), gang(1, within=within))) == (
-        f"pod group train: no domain of {within}: no node has one{hint}"
+        f"pod group train: no domain of {within}: no node has label {lacking}"
     )
 
 
