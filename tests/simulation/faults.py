@@ -73,6 +73,7 @@ BESIDES: dict[str, float] = {
     "secrets": 0.1,
     "groups": 0.15,
     "tenants": 0.15,
+    "answers": 0.1,
 }
 NAMED = ("", "shared", "shared own", "shared ?own", "?own ?lacking", "?stays shared")  # by one pod
 SPREAD = 0.2  # the share of seeds whose ReplicaSets are spread over zones
@@ -118,6 +119,7 @@ THEMES["secrets"] = {  # Secrets, too, by consent of both
 }
 THEMES["groups"] = {"gang": (4, 0), "delete": (1, 0), "webhook-refuses": (1, 0)}
 THEMES["tenants"] = {"tenants-change": (4, 40), "gang": (3, 0), "burst": (1, 0), "nodes-kept": (2, 60)}
+THEMES["answers"] = {"server-fails": (3, 30), "others-write": (2, 40)}
 SECRETS = ("$pass", "$lent", "$pass $lent", "$pass shared", "?$lent $pass", "?$pass", "shared")  # by one pod
 # What the product copes with by its own account goes into every mix; the rest is drawn seldom enough to see the first.
 WEIGHTS = dict.fromkeys((theme for theme in THEMES if theme not in BESIDES), 1.0) | {
