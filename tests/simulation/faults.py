@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace as replace_tenant
 
+from shared.model.pod import Toleration
 from shared.model.tenant import ANY_PRIORITY, Share, Tenant
 from tests.simulation.world.fleet import Sizes
 
@@ -72,6 +73,7 @@ BESIDES: dict[str, float] = {
     "secrets": 0.1,
     "groups": 0.15,
     "tenants": 0.15,
+    "answers": 0.1,
 }
 NAMED = ("", "shared", "shared own", "shared ?own", "?own ?lacking", "?stays shared")  # by one pod
 SPREAD = 0.2  # the share of seeds whose ReplicaSets are spread over zones
@@ -116,7 +118,8 @@ THEMES["secrets"] = {  # Secrets, too, by consent of both
     "restore": (1, 0),
 }
 THEMES["groups"] = {"gang": (4, 0), "delete": (1, 0), "webhook-refuses": (1, 0)}
-THEMES["tenants"] = {"tenants-change": (4, 40), "gang": (3, 0), "burst": (1, 0)}
+THEMES["tenants"] = {"tenants-change": (4, 40), "gang": (3, 0), "burst": (1, 0), "nodes-kept": (2, 60)}
+THEMES["answers"] = {"server-fails": (3, 30), "others-write": (2, 40)}
 SECRETS = ("$pass", "$lent", "$pass $lent", "$pass shared", "?$lent $pass", "?$pass", "shared")  # by one pod
 # What the product copes with by its own account goes into every mix; the rest is drawn seldom enough to see the first.
 WEIGHTS = dict.fromkeys((theme for theme in THEMES if theme not in BESIDES), 1.0) | {
@@ -184,17 +187,27 @@ def draw(seed: int, themes: Sequence[str] | None = None) -> Story:
 
 
 _OF_TREE = 1200
+# of taints by which nodes may be kept for their pods
+OF_WEST, OF_TEAM = (Toleration(f"example.com/{name}", "Exists", "", "NoSchedule") for name in ("west", "team"))
 # of the 1200 that all have together the pods of one cluster may have 900, and those of the others all
+_WEST = {"cpu": Share(absolute=600)}, "all", {"cpu": Share(absolute=300)}
 _TREE = (
     Tenant("all", (), {"cpu": Share(absolute=600)}, reclaim=ANY_PRIORITY),
     Tenant("teams", ("east/team", "north/team"), {}, "all"),
-    Tenant("west", ("west/team",), {"cpu": Share(absolute=600)}, "all", {"cpu": Share(absolute=300)}),
+    Tenant(
+        "west",
+        ("west/team",),
+        {"cpu": Share(absolute=600)},
+        "all",
+        {"cpu": Share(absolute=300)},
+        tolerations=(OF_WEST,),
+    ),
 )
 
 
-def team(limit: int, name: str = "team") -> tuple[Tenant, ...]:
-    """One tenant, of the namespace `team`, with so much CPU."""
-    return (Tenant(name, ("team",), {"cpu": Share(absolute=limit)}),)
+def team(limit: int, name: str = "team", *gives: Toleration) -> tuple[Tenant, ...]:
+    """One tenant, of the namespace `team`, with so much CPU, whose pods are given these."""
+    return (Tenant(name, ("team",), {"cpu": Share(absolute=limit)}, tolerations=gives),)
 
 
 # what a tenants file may say next: others, less of each, other namespaces, or nothing
@@ -206,8 +219,9 @@ TENANTS = (
         replace_tenant(_TREE[1], namespaces=("north/team",)),
         replace_tenant(_TREE[2], namespaces=("east/team", "west/team")),
     ),
+    (replace_tenant(_TREE[0], tolerations=(OF_TEAM,)), *_TREE[1:]),
     team(600),
-    team(1200),
+    team(1200, "team", OF_TEAM),
     (),
 )
 

@@ -11,7 +11,18 @@ from typing import Any
 from tests.simulation.acts import ACTS, Act, Stage, naming, plain_pod, spread_by_zone
 from tests.simulation.acts.objects import provide
 from tests.simulation.faults import TROUBLE_S, Fault, Story, Submission
-from tests.simulation.judges import budgets, copies, followers, groups, progress, protocol, room, secrets, spread
+from tests.simulation.judges import (
+    budgets,
+    copies,
+    followers,
+    groups,
+    progress,
+    protocol,
+    room,
+    secrets,
+    spread,
+    tolerations,
+)
 from tests.simulation.judges.court import Judge, NothingRaises, Violation, violations
 from tests.simulation.judges.facts import PROXY, Facts
 from tests.simulation.judges.followers import left_of
@@ -56,6 +67,9 @@ JUDGES: tuple[type[Judge], ...] = (
     groups.NeverHalfAGroup,
     groups.HeldForAMoment,
     groups.OneDomain,
+    tolerations.GivenFirst,
+    tolerations.GivenByTenant,
+    tolerations.TaintsKept,
     progress.OneLeads,
     progress.GoesElsewhere,
     progress.OthersGoOn,

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+from shared.model.pod import Toleration
 from shared.model.tenant import Share, Tenant
 from tests.simulation.acts import plain_pod
+from tests.simulation.faults import OF_TEAM
 from tests.simulation.judges.facts import FINALIZER, PREFIX
 from tests.simulation.world.apiserver import NAMESPACES, PODS, Hook, status
 from tests.simulation.world.controllers import ReplicaSet, path_of
@@ -265,8 +267,8 @@ def _preempted(run: Run) -> Iterator[Awaited]:
     yield shows(run, "", "low")
 
 
-def _one_tenant(cpu: int) -> tuple[Tenant, ...]:
-    return (Tenant("all", ("default",), {"cpu": Share(absolute=cpu)}),)
+def _one_tenant(cpu: int, *gives: Toleration) -> tuple[Tenant, ...]:
+    return (Tenant("all", ("default",), {"cpu": Share(absolute=cpu)}, tolerations=gives),)
 
 
 @workload(Sizes(tenants=_one_tenant(500)))
@@ -288,6 +290,15 @@ def _group_over_quota(run: Run) -> Iterator[Awaited]:
     yield _soon(run, 5.0)
     run.fleet.take_tenants(_one_tenant(600))
     yield shows(run, "Running", "a", "b")
+
+
+@workload(Sizes(tenants=_one_tenant(900, OF_TEAM)))
+def _given(run: Run) -> Iterator[Awaited]:
+    """A pod, and two that start together, get a toleration from their tenant first."""
+    submit(run, "a", "west")
+    for name in ("b", "c"):
+        submit(run, name, "west", marks={"group": "train", "group-min": "2"})
+    yield shows(run, "Running", "a", "b", "c")
 
 
 @workload()

@@ -38,6 +38,8 @@ def _link(**changes: Any) -> Do:
 ACTS |= {
     "server-down": _weather(down=True),
     "server-refuses": _weather(answers=lambda dice: {dice.choice((429, 500, 503, 403)): dice.choice((0.3, 0.8, 1.0))}),
+    "server-fails": _weather(failing=lambda dice: {dice.choice((500, 504)): dice.choice((0.2, 0.5))}),
+    "others-write": _weather(conflicts=lambda dice: dice.choice((0.3, 0.6))),
     "server-slow": _weather(late_s=lambda dice: dice.choice((1.0, 4.0))),
     "requests-lost": _weather(lose_requests=lambda dice: dice.choice((0.2, 0.5))),
     "replies-lost": _weather(lose_replies=lambda dice: dice.choice((0.2, 0.5, 0.8))),

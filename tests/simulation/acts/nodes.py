@@ -3,9 +3,10 @@
 import random
 
 from tests.simulation.acts.table import Act, Stage, act, plain_pod
-from tests.simulation.faults import Fault
-from tests.simulation.world.apiserver import NAMESPACES
+from tests.simulation.faults import OF_TEAM, OF_WEST, Fault
+from tests.simulation.world.apiserver import NAMESPACES, NODES
 from tests.simulation.world.fleet import Cluster
+from tests.simulation.world.objects import Object
 
 
 @act("cordon")
@@ -14,6 +15,24 @@ def _cordon(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -
     cluster.cordon(node, on=True)
     yield
     cluster.cordon(node, on=False)
+
+
+@act("nodes-kept")
+def _nodes_kept(stage: Stage, fault: Fault, cluster: Cluster, dice: random.Random) -> Act:
+    """A node is kept by a taint for pods of a tenant that gives its toleration, for good or for a while."""
+    path, kept = f"{NODES}/{dice.choice(cluster.nodes)}", dice.choice((OF_WEST, OF_TEAM))
+    others = [one for one in _taints(cluster, path) if one["key"] != kept.key]
+    taint = {"key": kept.key, "effect": kept.effect}
+    cluster.api.ask("admin", "PATCH", path, {"spec": {"taints": [*others, taint]}})
+    yield
+    if dice.random() < 0.5:
+        left = [one for one in _taints(cluster, path) if one != taint]
+        cluster.api.ask("admin", "PATCH", path, {"spec": {"taints": left}})
+
+
+def _taints(cluster: Cluster, path: str) -> list[Object]:
+    kept = cluster.api.kept(path)
+    return list(kept.obj["spec"].get("taints") or ()) if kept is not None else []
 
 
 @act("node-dies")

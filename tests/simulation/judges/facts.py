@@ -205,7 +205,8 @@ class Facts(Judgeable):
             cut = any(one.cut_there or one.cut_back or one.lose for one in links)
             bad = weather.down or weather.cut_there or weather.cut_back or weather.answers or weather.lose_requests
             unserved = cluster.agent.agent is None or cluster.agent.wire is not cluster.wire  # its agent is elsewhere
-            if bad or weather.lose_replies or cut or unserved or cluster.kubelets.dead:
+            bad = bad or weather.lose_replies or weather.failing or weather.conflicts
+            if bad or cut or unserved or cluster.kubelets.dead:
                 self.trouble[name] = now
             if weather.frozen or weather.watch_late_s or name not in self.watch_trouble:
                 self.watch_trouble[name] = now

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from shared.model.tenant import Share, Tenant
 from tests.simulation.world.fleet import Fleet
+from tests.simulation.world.objects import Object
 
 
 class Limit(NamedTuple):
@@ -35,6 +36,19 @@ def limits_of(tenants: Sequence[Tenant]) -> Iterator[Limit]:
         if given or whole.parent:
             most = sum(given) + (_cpu(whole.borrowing_limit) if whole.parent else 0)
             yield Limit(whole.name, _owned_by(parts), most)
+
+
+def given_to(tenants: Sequence[Tenant], cluster: str, namespace: str) -> list[Object]:
+    """The tolerations that pods of a namespace are given by its tenant, and by those that it is part of."""
+    by_name = {one.name: one for one in tenants}
+    tenant = next((one for one in tenants if one.owns(cluster, namespace)), None)
+    given = []
+    while tenant is not None:
+        for one in tenant.tolerations:
+            words = {"key": one.key, "operator": one.operator, "value": one.value, "effect": one.effect}
+            given.append({key: word for key, word in words.items() if word})
+        tenant = by_name.get(tenant.parent)
+    return given
 
 
 def _owned_by(tenants: Sequence[Tenant]) -> Callable[[str, str], bool]:

@@ -17,10 +17,11 @@ from tests.simulation.judges.facts import (
     PodFact,
     by_product,
 )
-from tests.simulation.judges.limits import Limit, limits_of, tenants_since
+from tests.simulation.judges.limits import Limit, given_to, limits_of, tenants_since
 from tests.simulation.judges.protocol import UNDER_WAY_S
 from tests.simulation.judges.spread import Spread, spread_of
 from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
+from tests.simulation.world.controllers import tolerates
 from tests.simulation.world.kubelet import Container, cpu_of_node
 from tests.simulation.world.objects import Object, active, condition, cpu_of
 from tests.simulation.world.store import Write
@@ -253,6 +254,8 @@ class NobodyWaits(Judge):
         space = pod["metadata"]["namespace"]
         allowed = pod["metadata"].get("annotations", {}).get(CLUSTERS, "")
         spread = spread_of(pod)
+        given = given_to(self.fleet.sizes.tenants, home, space)
+        with_given = {"spec": {"tolerations": [*(pod["spec"].get("tolerations") or ()), *given]}}
         for name, cluster in self.fleet.clusters.items():
             if allowed and not any(fnmatchcase(name, one.strip()) for one in allowed.split(",")):
                 continue
@@ -267,7 +270,7 @@ class NobodyWaits(Judge):
             if self._charged(home, space, cpu + before):
                 continue
             for node in cluster.api.nodes():
-                if self._takes(name, node, cpu):
+                if self._takes(name, node, cpu) and all(tolerates(with_given, one) for one in _taints(node)):
                     yield f"{name}/{node['metadata']['name']}"
 
     def _lopsided(self, there: str, spread: Spread) -> bool:
@@ -283,7 +286,7 @@ class NobodyWaits(Judge):
     def _takes(self, cluster: str, node: Object, cpu: int) -> bool:
         name, spec = node["metadata"]["name"], node["spec"]
         ready = condition(node, "Ready")
-        if name.startswith(PROXY) or spec.get("unschedulable") or spec.get("taints"):
+        if name.startswith(PROXY) or spec.get("unschedulable"):
             return False
         pods = self.fleet.clusters[cluster].api.pods()
         there = sum(self._held(pod) for pod in pods if pod["spec"].get("nodeName") == name and active(pod))
@@ -304,6 +307,10 @@ class NobodyWaits(Judge):
             if used + cpu > limit.most:
                 return True
         return False
+
+
+def _taints(node: Object) -> list[Object]:
+    return node["spec"].get("taints") or []
 
 
 __all__ = ["PODS", "NobodyWaits", "NodesHold", "QuotaKept"]

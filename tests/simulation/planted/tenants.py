@@ -5,15 +5,18 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+from shared.model.pod import Toleration
 from shared.model.tenant import Tenant
 from tests.simulation.acts import plain_pod
-from tests.simulation.faults import team
+from tests.simulation.faults import OF_TEAM, TENANTS, team
 from tests.simulation.planted.scripted import Hint, Scene, Wait
 from tests.simulation.planted.table import Patches, plant
-from tests.simulation.world.apiserver import NAMESPACES
+from tests.simulation.world.apiserver import NAMESPACES, NODES
 from tests.simulation.world.fleet import Sizes
 
 GENEROUS = Sizes(tenants=team(1200))
+GIVING = Sizes(tenants=team(1200, "team", OF_TEAM))
+TREE = Sizes(tenants=TENANTS[0])
 
 
 def two_run(at: Scene, then: tuple[Tenant, ...]) -> Iterator[Wait]:
@@ -56,6 +59,42 @@ def no_quota_for_all(at: Scene) -> Iterator[Wait]:
         pod = plain_pod(name, "team", 300, group="train", **{"group-min": "3"})
         at.cluster("north").api.ask("user", "POST", f"{NAMESPACES}/team/pods", pod)
     yield 40.0
+
+
+def given(at: Scene) -> Iterator[Wait]:
+    """Pods of a tenant that gives a toleration, here and elsewhere, and one of nobody's."""
+    at.submit("a", "north", namespace="team")
+    at.submit("b", "west", namespace="team")
+    at.submit("c", "west")
+    yield at.shows("Running", "a", "b", namespace="team")
+    yield 5.0
+
+
+def given_later(at: Scene) -> Iterator[Wait]:
+    """A tenant gives a toleration once two of its pods run."""
+    yield from two_run(at, GIVING.tenants)
+    at.submit("c", "north", namespace="team")
+    yield at.shows("Running", "c", namespace="team")
+
+
+def nodes_kept(at: Scene) -> Iterator[Wait]:
+    """All nodes of a cluster are kept for a tenant when a pod comes that is not of it."""
+    for node in at.cluster("west").nodes:
+        taint = {"key": OF_TEAM.key, "effect": OF_TEAM.effect}
+        at.cluster("west").api.ask("admin", "PATCH", f"{NODES}/{node}", {"spec": {"taints": [taint]}})
+    yield 100.0
+    at.submit("a", "west")
+    yield 10.0
+
+
+def all_used(at: Scene) -> Iterator[Wait]:
+    """Each tenant uses what it was given, and no more, when one of them asks for more."""
+    for name in ("a", "b"):
+        at.submit(name, "west", home="west", namespace="team")
+        at.submit(name, "north", namespace="team")
+    yield at.shows("Running", "a", "b", namespace="team")
+    at.submit("c", namespace="team")
+    yield 20.0
 
 
 @plant("a changed tenants file is not taken over", hint=Hint(lowered, GENEROUS))
@@ -102,3 +141,69 @@ def partly_paid_groups(patches: Patches) -> None:
     from tests.simulation.planted.groups import partial_groups
 
     partial_groups(patches)
+
+
+@plant("pods are decided before they have what their tenant gives", hint=Hint(given, GIVING))
+def decided_ungiven(patches: Patches) -> None:
+    from dispatcher.plugins.tenant_nodes import TenantNodes
+
+    patches.set(TenantNodes, "pre_enqueue", lambda self, pod_info: None)
+
+
+@plant("what a tenant gives everybody gets", hint=Hint(given, GIVING))
+def given_to_everybody(patches: Patches) -> None:
+    from dispatcher.scheduling.quota import QuotaLedger
+
+    def ungiven(self: Any, pod_info: Any) -> tuple[Toleration, ...]:
+        wanted = (one for tenant in self.tenants for one in tenant.tolerations)
+        return tuple(one for one in wanted if one not in pod_info.pod.tolerations)
+
+    patches.set(QuotaLedger, "ungiven", ungiven)
+
+
+@plant("what a tenant gives is as it was at the start", hint=Hint(given_later, GENEROUS))
+def given_as_at_the_start(patches: Patches) -> None:
+    from dispatcher.scheduling.quota import QuotaLedger
+
+    real: Any = QuotaLedger.take
+
+    def take(self: Any, tenants: Any) -> None:
+        places = self.places
+        real(self, tenants)
+        self.places = places
+
+    patches.set(QuotaLedger, "take", take)
+
+
+@plant("what a pod tolerates itself is written over", hint=Hint(given, GIVING))
+def given_instead(patches: Patches) -> None:
+    from agents.executor.intents import tolerate
+
+    real = tolerate._read
+
+    def read(raw: bytes) -> Any:
+        stored = real(raw)
+        stored.spec.tolerations = None
+        return stored
+
+    patches.set(tolerate, "_read", read)
+
+
+@plant("nobody looks at taints", hint=Hint(nodes_kept))
+def taints_unseen(patches: Patches) -> None:
+    from agents.executor.objects import recheck
+    from dispatcher.plugins import taint_toleration
+
+    patches.set(taint_toleration, "_codes", lambda reasons, kinds, taints: [0 for _ in kinds])
+    patches.set(recheck, "_CHECKS", tuple(one for one in recheck._CHECKS if one is not recheck._tainted))
+
+
+@plant("quota is taken back from whoever uses its own", hint=Hint(all_used, TREE))
+def nobodys_own(patches: Patches) -> None:
+    from dispatcher.scheduling.core import reclaiming
+
+    patches.set(
+        reclaiming,
+        "victims",
+        lambda tree, claimant, candidates: [one for one in candidates if one.tenant != claimant.tenant][:1],
+    )

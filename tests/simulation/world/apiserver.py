@@ -280,6 +280,8 @@ class ApiServer:
             old, new = obj["spec"], made["spec"]
             if old.get("nodeName") != new.get("nodeName"):
                 return status(422, "spec: Forbidden: pod updates may not change nodeName", "Invalid")
+            if any(one not in (new.get("tolerations") or ()) for one in old.get("tolerations") or ()):
+                return status(422, "spec.tolerations: Forbidden: existing toleration can not be modified", "Invalid")
         elif place.resource in FOLLOWING.values() and (fixed := _unchangeable(obj, made)):
             return status(422, f"{fixed}: Invalid value: field is immutable", "Invalid")
         meta, was = made["metadata"], obj["metadata"]

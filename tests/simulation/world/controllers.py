@@ -12,6 +12,7 @@ PROXY = "global-dispatcher-"
 GRACE_S = 40.0  # without a sign of life a node is NotReady
 ORPHAN_S = 40.0
 UNREACHABLE, NOT_READY = "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"
+GUARDED = (UNREACHABLE, NOT_READY)  # of which admission writes tolerations on every pod
 
 
 def path_of(pod: Object) -> str:
@@ -126,7 +127,7 @@ class Controllers:
         if self.tainted.get(name, "") == key:
             return
         node = self.api.store.get(f"/api/v1/nodes/{name}") or {}
-        taints = [one for one in node["spec"].get("taints") or () if one["key"] not in (UNREACHABLE, NOT_READY)]
+        taints = [one for one in node["spec"].get("taints") or () if one["key"] not in GUARDED]
         if key:
             self.tainted[name] = key
             taints.append({"key": key, "effect": "NoExecute"})
@@ -204,8 +205,19 @@ def _owner(pod: Object) -> str:
 
 def tolerated_s(pod: Object, taint: Object) -> float:
     """How long a pod may stay beside a NoExecute taint: the first toleration that means it says so. Seconds."""
+    first = _toleration(pod, taint)
+    return 0.0 if first is None else max(0.0, float(first.get("tolerationSeconds", float("inf"))))
+
+
+def tolerates(pod: Object, taint: Object) -> bool:
+    """Whether a pod may be placed beside a taint."""
+    return _toleration(pod, taint) is not None
+
+
+def _toleration(pod: Object, taint: Object) -> Object | None:
+    """The first of a pod that means a taint."""
     for one in pod["spec"].get("tolerations") or ():
         value = one.get("operator") == "Exists" or one.get("value", "") == taint.get("value", "")
         if one.get("key", taint["key"]) == taint["key"] and one.get("effect", "") in ("", taint["effect"]) and value:
-            return max(0.0, float(one.get("tolerationSeconds", float("inf"))))
-    return 0.0
+            return dict(one)
+    return None

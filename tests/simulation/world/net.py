@@ -44,13 +44,16 @@ class Weather:
     lose_requests: float = 0.0
     lose_replies: float = 0.0
     answers: dict[int, float] = field(default_factory=dict)  # HTTP status -> share of requests refused with it
+    failing: dict[int, float] = field(default_factory=dict)  # HTTP status -> share of writes done and answered with it
+    conflicts: float = 0.0  # of patches that somebody else's came before
     late_s: float = 0.01  # longest way, one direction
     watch_late_s: float = 0.0  # how long events are under way
     frozen: bool = False  # half-open: watches stand still, calls go through
     lagging: bool = False  # a frontend whose cache stands still answers reads that allow any version
 
 
-Tap = Callable[[str, Asked, str], str]  # (moment, request, actor) -> what to do: "", "lose", "reset"
+# (moment, request, actor) -> what to do: "", "lose", "reset", or an HTTP status to answer with
+Tap = Callable[[str, Asked, str], str]
 
 
 class Wire:
@@ -79,7 +82,9 @@ class Wire:
             self._later(self._way(), _tell, told, (0, REFUSED.encode()))
         elif not weather.cut_there and not (weather.lose_requests and dice.random() < weather.lose_requests):
             action = self.tap("before", request, actor) if request.method != "GET" else ""
-            if action != "lose":
+            if action.isdigit():
+                self._later(self._way(), self._reply, told, _injected(int(action)))
+            elif action != "lose":
                 self._later(self._way() + self.hang(request), self._arrive, request, actor, told)
         self._asked[told] = self.loop.time()
         try:
@@ -97,16 +102,20 @@ class Wire:
         weather = self.weather
         if weather.down or self._stopped:
             return
-        for code, share in weather.answers.items():
-            if self.dice.random() < share:
-                self._reply(told, status(code, f"injected {code}"))
-                return
+        codes = [code for code, share in weather.answers.items() if self.dice.random() < share]
+        if request.method == "PATCH" and weather.conflicts and self.dice.random() < weather.conflicts:
+            codes.append(409)
+        if codes:
+            self._reply(told, _injected(codes[0]))
+            return
         reply = self._do(request, actor)
         action = self.tap("after", request, actor) if request.method != "GET" else ""
+        failing = weather.failing if request.method != "GET" else {}
+        action = next((str(code) for code, share in failing.items() if self.dice.random() < share), action)
         if action == "reset":
             self._later(self._way(), _tell, told, (0, RESET.encode()))
         elif action != "lose":
-            self._reply(told, reply)
+            self._reply(told, _injected(int(action)) if action.isdigit() else reply)
 
     def _do(self, request: Asked, actor: str) -> tuple[int, bytes]:
         if self.weather.lagging and self._still is not None and request.params.get("resourceVersion") == "0":
@@ -297,6 +306,11 @@ class Stream:
         finally:
             timer.cancel()
             self._wake = None
+
+
+def _injected(code: int) -> tuple[int, bytes]:
+    """What a server answers of itself: of a write with 409 nothing was done, with 500 and 504 perhaps."""
+    return status(code, f"injected {code}", "Conflict" if code == 409 else "")
 
 
 def _tell(told: "asyncio.Future[tuple[int, bytes]]", reply: tuple[int, bytes]) -> None:
