@@ -123,6 +123,17 @@ def test_a_gang_that_would_borrow_does_not_take_more_than_it_leaves() -> None:
     assert (world.placed("red"), len(world.evicted)) == (3, 3)
 
 
+def test_what_is_fair_is_asked_of_a_gang_as_a_whole() -> None:
+    """Two of its four members would be within its own; with all it borrows as much as green has, who keeps it."""
+    everybody = Tenant("all", (), {"cpu": Share(absolute=8000)}, reclaim="any")
+    world = World(room=(2, 2))
+    world.ledger.take((everybody, team("red", 2), team("green", 0)))
+    world.come(*(f"green-{at}" for at in range(4)))
+    world.come_together(4)
+    world.run(100)
+    assert (world.placed("green"), world.evicted) == (4, [])
+
+
 def test_who_leaves_room_and_quota_at_once_lets_others_stay() -> None:
     """A CPU is missing, and a GPU, which nobody else has: of blue's pods on the node the one with both goes alone."""
     gpus = {"nvidia.com/gpu": Share(absolute=1)}
