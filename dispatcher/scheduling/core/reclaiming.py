@@ -390,7 +390,7 @@ class Reclaiming:
                 rest = [one for one in candidates if one.pod_id not in gone]
                 more = self._by_quota(claimant, rest, [*gone])
             if more is not None:
-                yield [*some, *more], bool(more) or any(one.group is not None for one in some)
+                yield [*some, *more], bool(more) or len(members) > 1
 
     @contextmanager
     def aside(self, going: Iterable[PodId]) -> Iterator[None]:

@@ -1,14 +1,19 @@
 """Quota and nodes come free together: for groups, and for pods that would borrow, of nodes that borrowers fill."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from dispatcher.scheduling.core.reclaiming import Reclaiming
+from dispatcher.scheduling.queue import QueuedPod
+from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.tenants.reclaim import Candidate, Claimant
 from shared.model.labels import LabelSelector
 from shared.model.objects import PodDisruptionBudget
-from shared.model.pod import Group
+from shared.model.pod import Group, PodId
 from shared.model.tenant import Share, Tenant
 from tests.builders import node
 from tests.laws.examples import examples
@@ -164,6 +169,28 @@ GANG = st.tuples(
 )
 
 
+def found_and_needed(
+    reclaiming: Reclaiming,
+    members: Sequence[QueuedPod],
+    claimant: Claimant,
+    candidates: Sequence[Candidate],
+    going: Sequence[PodId],
+) -> tuple[Sequence[Candidate], Mapping[PodId, Decision], bool]:
+    """What was found: quota and places are there once these are gone, and without any pod or group of them are not."""
+    found = _found(reclaiming, members, claimant, candidates, going)
+    taken, places, _ = found
+    for but in (None, *dict.fromkeys(one.unit for one in taken)) if places else ():
+        gone = [*going, *(one.pod_id for one in taken if one.unit != but)]
+        with reclaiming.aside(gone):
+            over = reclaiming._ledger.exceeded(claimant.tenant, claimant.asked, None)
+        there = {} if over else reclaiming._places_without(members, gone)
+        assert (len(there) == len(members)) is (but is None)
+    return found
+
+
+_found = Reclaiming._found
+
+
 @settings(max_examples=examples(30), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(
     nominal=st.lists(st.integers(0, 4), min_size=3, max_size=3),
@@ -174,11 +201,17 @@ GANG = st.tuples(
 def test_it_ends_where_nodes_are_full_and_each_goes_once_for_one_pod_or_group(
     nominal: list[int], room: list[int], first: list[tuple[str, int, int, int]], then: list[tuple[str, int, int, int]]
 ) -> None:
-    """Of pods and gangs of three tenants, whose pods are replaced at once when they are evicted."""
+    """Of pods and gangs of three tenants, whose pods are replaced at once when evicted; and victims are minimal."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(Reclaiming, "_found", found_and_needed)
+        play(nominal, room, first, then)
+
+
+def play(nominal: list[int], room: list[int], *batches: list[tuple[str, int, int, int]]) -> None:
     names = ("red", "green", "blue")
     teams = [team(name, cpu) for name, cpu in zip(names, nominal, strict=True)]
     world = World(*teams, room=tuple(room), again=True)
-    for number, batch in enumerate((first, then)):
+    for number, batch in enumerate(batches):
         for at, (tenant, cpu, members, priority) in enumerate(batch):
             group = Group("annotation", f"g-{number}-{at}", "", members, "cluster") if members > 1 else None
             pods = (world.built(f"{tenant}-{number}-{at}-{one}", cpu).priority(priority) for one in range(members))
