@@ -193,15 +193,15 @@ _found = Reclaiming._found
 
 @settings(max_examples=examples(30), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(
-    nominal=st.lists(st.integers(0, 4), min_size=3, max_size=3),
-    room=st.lists(st.integers(1, 4), min_size=1, max_size=3),
-    first=st.lists(GANG, max_size=5),
-    then=st.lists(GANG, max_size=5),
+    nominal=st.lists(st.integers(0, 6), min_size=3, max_size=3),
+    room=st.lists(st.integers(1, 4), min_size=2, max_size=5),
+    first=st.lists(GANG, min_size=1, max_size=6),
+    then=st.lists(GANG, min_size=1, max_size=4),
 )
 def test_it_ends_where_nodes_are_full_and_each_goes_once_for_one_pod_or_group(
     nominal: list[int], room: list[int], first: list[tuple[str, int, int, int]], then: list[tuple[str, int, int, int]]
 ) -> None:
-    """Of pods and gangs of three tenants, whose pods are replaced at once when evicted; and victims are minimal."""
+    """Of pods, and then gangs, of three tenants, replaced at once when they are evicted; and victims are minimal."""
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(Reclaiming, "_found", found_and_needed)
         play(nominal, room, first, then)
@@ -213,7 +213,7 @@ def play(nominal: list[int], room: list[int], *batches: list[tuple[str, int, int
     world = World(*teams, room=tuple(room), again=True)
     for number, batch in enumerate(batches):
         for at, (tenant, cpu, members, priority) in enumerate(batch):
-            group = Group("annotation", f"g-{number}-{at}", "", members, "cluster") if members > 1 else None
+            group = Group("annotation", f"g-{number}-{at}", "", members, "cluster") if number and members > 1 else None
             pods = (world.built(f"{tenant}-{number}-{at}-{one}", cpu).priority(priority) for one in range(members))
             world.submit(*(one.set(group=group).build() for one in pods))
         for _ in range(10):
