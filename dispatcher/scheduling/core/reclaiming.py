@@ -330,6 +330,9 @@ class Reclaiming:
         with self.aside(going):
             within_own = not ledger.tree.nodes[claimant.tenant].shares(claimant.asked)
             by_quota = self._by_quota(claimant, left, going)
+            if by_quota == []:  # of nodes alone who is more important would take them back
+                above = {one.unit for one in left if one.priority > claimant.priority}
+                left = [one for one in left if one.unit not in above]
             on_nodes = () if by_quota is None else self._on_nodes(members, claimant, left, going)
             sets = [(by_quota or [], False), *on_nodes]
         for taken, may_be_fewer in sets:

@@ -128,6 +128,18 @@ def test_a_gang_that_would_borrow_does_not_take_more_than_it_leaves() -> None:
     assert (world.placed("red"), len(world.evicted)) == (3, 3)
 
 
+@pytest.mark.parametrize(("own", "priority", "gone"), [(4, 5, 0), (4, 0, 4), (0, 5, 4)])
+def test_for_nodes_alone_nobody_goes_who_would_preempt_the_gang_again(own: int, priority: int, gone: int) -> None:
+    """For quota, of which none is left then, whoever has borrowed it."""
+    green = (team("green", 4),) if own else ()
+    world = World(team("red", 4, **(LENDS_NOTHING if own else {})), *green, team("blue", 4), room=(2,) * 4)
+    world.come(*(f"blue-{at}" for at in range(8)), priority=priority)
+    assert world.placed("blue") == 8
+    world.come_together(2, cpu=2)
+    world.run(60)
+    assert len(world.evicted) == gone
+
+
 def test_what_is_fair_is_asked_of_a_gang_as_a_whole() -> None:
     """Two of its four members would be within its own; with all it borrows as much as green has, who keeps it."""
     everybody = Tenant("all", (), {"cpu": Share(absolute=8000)}, reclaim="any")
