@@ -39,7 +39,7 @@ class _World:
     by_row: dict[int, list[Candidate]] = field(default_factory=dict)
     together: dict[Hashable, list[Candidate]] = field(default_factory=dict)
     freed: dict[int, Counter[str]] = field(default_factory=dict)  # by row, of those that go
-    gone: set[PodId] = field(default_factory=set)
+    gone: dict[PodId, None] = field(default_factory=dict)
 
 
 class FullNodes:
@@ -128,7 +128,6 @@ class FullNodes:
         """Who has to go from these so that all members have room there; none if that cannot be, or
         if nobody has to. All is as before then.
         """
-        node = self._ledger.tree.nodes[claimant.tenant]
         taken = list[Candidate]()
         placed = list[tuple[int, _Amounts]]()
         try:
@@ -139,7 +138,7 @@ class FullNodes:
                     heap = [(0, row) for row in self._near(rows, asked, closed)]
                     heapify(heap)
                     last = asked, closed
-                found = self._cheapest(heap, replace(claimant, asked=asked))
+                found = self._cheapest(heap, asked, claimant)
                 if found is None:
                     return []
                 row, some = found
@@ -148,12 +147,10 @@ class FullNodes:
                 taken += some
                 placed.append((row, asked))
                 self._free(row, asked, -1)
-                node.charge(asked)
             return taken
         finally:
             for row, asked in placed:
                 self._free(row, asked)
-                node.charge(asked, -1)
             for one in taken:
                 self._go(one, -1)
 
@@ -163,19 +160,19 @@ class FullNodes:
         self._free(one.row, one.amounts, times)
         self._left = None
         if times > 0:
-            self._world.gone.add(one.pod_id)
+            self._world.gone[one.pod_id] = None
         else:
-            self._world.gone.discard(one.pod_id)
+            self._world.gone.pop(one.pod_id, None)
 
     def _cheapest(
-        self, heap: list[tuple[int, int]], claimant: Claimant
+        self, heap: list[tuple[int, int]], asked: _Amounts, claimant: Claimant
     ) -> tuple[int, list[Candidate]] | None:
         """The row where the fewest have to go for one more, and these. What a row costs is known
         from when it was looked at last: it is looked at again before it is taken.
         """
         while heap and self._looks < _MOST_LOOKS and self._work <= _MOST_WORK:
             _, row = heappop(heap)
-            some = self._on(row, claimant)
+            some = self._on(row, asked, claimant)
             if some is None:
                 continue
             heappush(heap, (len(some), row))
@@ -208,10 +205,12 @@ class FullNodes:
                 missing[name] = amount - free - freed.get(name, 0)
         return {name: amount for name, amount in missing.items() if amount > 0}
 
-    def _on(self, row: int, claimant: Claimant) -> list[Candidate] | None:
-        """Who has to go so that this node has room for one more pod; None if there is no way."""
+    def _on(self, row: int, asked: _Amounts, claimant: Claimant) -> list[Candidate] | None:
+        """Who has to go so that this node has room for one more pod; None if there is no way. What is
+        fair is asked for all members together.
+        """
         self._looks += 1
-        room = self._missing(row, claimant.asked)
+        room = self._missing(row, asked)
         if not room:
             return []
         world = self._world

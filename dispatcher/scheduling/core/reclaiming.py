@@ -330,14 +330,17 @@ class Reclaiming:
         with self.aside(going):
             within_own = not ledger.tree.nodes[claimant.tenant].shares(claimant.asked)
             by_quota = self._by_quota(claimant, left, going)
+            if by_quota == []:  # of nodes alone who is more important would take them back
+                above = {one.unit for one in left if one.priority > claimant.priority}
+                left = [one for one in left if one.unit not in above]
             on_nodes = () if by_quota is None else self._on_nodes(members, claimant, left, going)
             sets = [(by_quota or [], False), *on_nodes]
-        for taken, is_both in sets:
+        for taken, may_be_fewer in sets:
             if not taken and len(members) > 1:
                 continue
             places = self._places_without(members, going, taken)
             if len(places) == len(members):
-                if is_both:
+                if may_be_fewer:
                     return *self._needed(members, claimant, taken, going, places), within_own
                 return taken, places, within_own
         return (), {}, within_own
@@ -367,6 +370,8 @@ class Reclaiming:
         self, claimant: Claimant, candidates: Sequence[Candidate], going: Sequence[PodId]
     ) -> list[Candidate] | None:
         """Who has to go for quota alone."""
+        if self._ledger.exceeded(claimant.tenant, claimant.asked, None) is None:
+            return []
         left = self.borrowers.left_by_budgets(going)
         some = self.borrowers.within_budgets(candidates, left)
         return victims(self._ledger.tree, claimant, some)
@@ -378,17 +383,17 @@ class Reclaiming:
         candidates: Sequence[Candidate],
         going: Sequence[PodId],
     ) -> Iterator[tuple[list[Candidate], bool]]:
-        """Who has to go so that nodes have room as well, the fewest first; and whether others go for
-        quota with them.
+        """Who has to go so that nodes have room as well, the fewest first, with whoever goes for quota
+        beside; and whether some of them may not have to after all.
         """
         full = FullNodes(self._state, self._ledger, self.borrowers, candidates, going)
         for some in full.sets(members, claimant):
-            gone = [*going, *(one.pod_id for one in some)]
-            rest = [one for one in candidates if one.pod_id not in gone]
+            gone = dict.fromkeys((*going, *(one.pod_id for one in some)))
             with self.aside([one.pod_id for one in some]):
-                more = self._by_quota(claimant, rest, gone)
+                rest = [one for one in candidates if one.pod_id not in gone]
+                more = self._by_quota(claimant, rest, [*gone])
             if more is not None:
-                yield [*some, *more], bool(more)
+                yield [*some, *more], bool(more) or len(members) > 1
 
     @contextmanager
     def aside(self, going: Iterable[PodId]) -> Iterator[None]:

@@ -1,14 +1,19 @@
 """Quota and nodes come free together: for groups, and for pods that would borrow, of nodes that borrowers fill."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from dispatcher.scheduling.core.reclaiming import Reclaiming
+from dispatcher.scheduling.queue import QueuedPod
+from dispatcher.scheduling.records.decision import Decision
+from dispatcher.scheduling.tenants.reclaim import Candidate, Claimant
 from shared.model.labels import LabelSelector
 from shared.model.objects import PodDisruptionBudget
-from shared.model.pod import Group
+from shared.model.pod import Group, PodId
 from shared.model.tenant import Share, Tenant
 from tests.builders import node
 from tests.laws.examples import examples
@@ -123,6 +128,29 @@ def test_a_gang_that_would_borrow_does_not_take_more_than_it_leaves() -> None:
     assert (world.placed("red"), len(world.evicted)) == (3, 3)
 
 
+@pytest.mark.parametrize(("own", "priority", "gone"), [(4, 5, 0), (4, 0, 4), (0, 5, 4)])
+def test_for_nodes_alone_nobody_goes_who_would_preempt_the_gang_again(own: int, priority: int, gone: int) -> None:
+    """For quota, of which none is left then, whoever has borrowed it."""
+    green = (team("green", 4),) if own else ()
+    world = World(team("red", 4, **(LENDS_NOTHING if own else {})), *green, team("blue", 4), room=(2,) * 4)
+    world.come(*(f"blue-{at}" for at in range(8)), priority=priority)
+    assert world.placed("blue") == 8
+    world.come_together(2, cpu=2)
+    world.run(60)
+    assert len(world.evicted) == gone
+
+
+def test_what_is_fair_is_asked_of_a_gang_as_a_whole() -> None:
+    """Two of its four members would be within its own; with all it borrows as much as green has, who keeps it."""
+    everybody = Tenant("all", (), {"cpu": Share(absolute=8000)}, reclaim="any")
+    world = World(room=(2, 2))
+    world.ledger.take((everybody, team("red", 2), team("green", 0)))
+    world.come(*(f"green-{at}" for at in range(4)))
+    world.come_together(4)
+    world.run(100)
+    assert (world.placed("green"), world.evicted) == (4, [])
+
+
 def test_who_leaves_room_and_quota_at_once_lets_others_stay() -> None:
     """A CPU is missing, and a GPU, which nobody else has: of blue's pods on the node the one with both goes alone."""
     gpus = {"nvidia.com/gpu": Share(absolute=1)}
@@ -153,23 +181,51 @@ GANG = st.tuples(
 )
 
 
+def found_and_needed(
+    reclaiming: Reclaiming,
+    members: Sequence[QueuedPod],
+    claimant: Claimant,
+    candidates: Sequence[Candidate],
+    going: Sequence[PodId],
+) -> tuple[Sequence[Candidate], Mapping[PodId, Decision], bool]:
+    """What was found: quota and places are there once these are gone, and without any pod or group of them are not."""
+    found = _found(reclaiming, members, claimant, candidates, going)
+    taken, places, _ = found
+    for but in (None, *dict.fromkeys(one.unit for one in taken)) if places else ():
+        gone = [*going, *(one.pod_id for one in taken if one.unit != but)]
+        with reclaiming.aside(gone):
+            over = reclaiming._ledger.exceeded(claimant.tenant, claimant.asked, None)
+        there = {} if over else reclaiming._places_without(members, gone)
+        assert (len(there) == len(members)) is (but is None)
+    return found
+
+
+_found = Reclaiming._found
+
+
 @settings(max_examples=examples(30), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(
-    nominal=st.lists(st.integers(0, 4), min_size=3, max_size=3),
-    room=st.lists(st.integers(1, 4), min_size=1, max_size=3),
-    first=st.lists(GANG, max_size=5),
-    then=st.lists(GANG, max_size=5),
+    nominal=st.lists(st.integers(0, 6), min_size=3, max_size=3),
+    room=st.lists(st.integers(1, 4), min_size=2, max_size=5),
+    first=st.lists(GANG, min_size=1, max_size=6),
+    then=st.lists(GANG, min_size=1, max_size=4),
 )
 def test_it_ends_where_nodes_are_full_and_each_goes_once_for_one_pod_or_group(
     nominal: list[int], room: list[int], first: list[tuple[str, int, int, int]], then: list[tuple[str, int, int, int]]
 ) -> None:
-    """Of pods and gangs of three tenants, whose pods are replaced at once when they are evicted."""
+    """Of pods, and then gangs, of three tenants, replaced at once when they are evicted; and victims are minimal."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(Reclaiming, "_found", found_and_needed)
+        play(nominal, room, first, then)
+
+
+def play(nominal: list[int], room: list[int], *batches: list[tuple[str, int, int, int]]) -> None:
     names = ("red", "green", "blue")
     teams = [team(name, cpu) for name, cpu in zip(names, nominal, strict=True)]
     world = World(*teams, room=tuple(room), again=True)
-    for number, batch in enumerate((first, then)):
+    for number, batch in enumerate(batches):
         for at, (tenant, cpu, members, priority) in enumerate(batch):
-            group = Group("annotation", f"g-{number}-{at}", "", members, "cluster") if members > 1 else None
+            group = Group("annotation", f"g-{number}-{at}", "", members, "cluster") if number and members > 1 else None
             pods = (world.built(f"{tenant}-{number}-{at}-{one}", cpu).priority(priority) for one in range(members))
             world.submit(*(one.set(group=group).build() for one in pods))
         for _ in range(10):
