@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dispatcher.scheduling.framework import Bools, Codes, FleetView, Ints, Rows
+from dispatcher.scheduling.framework import Codes, FleetView, Ints, Rows
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.lifecycle import RowList
 from shared.model.reasons import OTHERS, Reasons
@@ -26,15 +26,17 @@ def _lacking(allocatable, requested, amount):  # type: ignore[no-untyped-def]
     return short
 
 
-@kernel("ints ints ints int int int out_ints")
-def _mark(allocatable, requested, rows, amount, short, beyond, kinds):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
-    """Add `short` to the kind of each row that has no room for `amount`, and `beyond` where an
-    empty one has none.
+@kernel("ints ints ints int int int out_ints out_ints")
+def _mark(allocatable, requested, rows, amount, bit, beyond_bit, short, beyond):  # type: ignore[no-untyped-def]  # noqa: PLR0913 - columns
+    """Add `bit` to `short` of each row that has no room for `amount`, and `beyond_bit` to `beyond`
+    where an empty one has none.
     """
     for at in range(len(rows)):
         whole = allocatable[rows[at]]
         if amount > whole - requested[rows[at]]:
-            kinds[at] |= short | (beyond if amount > whole else 0)
+            short[at] |= bit
+            if amount > whole:
+                beyond[at] |= beyond_bit
 
 
 def lacking_codes(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: Rows) -> Codes:
@@ -42,23 +44,15 @@ def lacking_codes(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: Row
     TOO_MANY_PODS and INSUFFICIENT. At most `MOST_TOLD` resources are named.
     """
     wanted = wanted[:MOST_TOLD]
-    if not isinstance(rows, slice) and len(rows) <= _FEW:
+    if isinstance(rows, slice):
+        if not any(_lacks_anywhere(*one, fleet, rows) for one in wanted):
+            return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
+        rows = np.arange(fleet.n)[rows]
+    elif len(rows) <= _FEW:
         return np.asarray(
             [_codes_on(row, wanted, fleet) for row in np.asarray(rows).tolist()], dtype=np.uint16
         )
-    if _mark.fast is not None and not isinstance(rows, slice) and len(wanted) <= _MOST_COUNTED:
-        return _codes_of(
-            wanted, _marked(wanted, fleet, np.ascontiguousarray(rows, dtype=np.int64)), fleet
-        )
-    if _lacking.fast is not None and not any(_lacks_anywhere(*one, fleet, rows) for one in wanted):
-        return np.zeros(len(fleet.nodes.live[rows]), dtype=np.uint16)
-    lacks = [_lacks(name, amount, fleet, rows) for name, amount in wanted]
-    codes = np.zeros(len(lacks[0]), dtype=np.uint16)
-    short = np.flatnonzero(np.logical_or.reduce(lacks))
-    if len(short):
-        where = short + (rows.start or 0) if isinstance(rows, slice) else rows[short]
-        codes[short] = _codes_of_lacks(wanted, [one[short] for one in lacks], fleet, where)
-    return codes
+    return _codes_of(wanted, *_marked(wanted, fleet, rows), fleet)
 
 
 def _codes_on(row: int, wanted: Sequence[tuple[str, int]], fleet: FleetView) -> int:
@@ -76,79 +70,65 @@ def _codes_on(row: int, wanted: Sequence[tuple[str, int]], fleet: FleetView) -> 
     return _code(wanted, short, beyond, fleet) if short else 0
 
 
-def _lacks_anywhere(name: str, amount: int, fleet: FleetView, rows: Rows) -> bool:
+def _lacks_anywhere(name: str, amount: int, fleet: FleetView, rows: slice) -> bool:
     column = fleet.axis.column(name)
     if column is None:
         return True
-    return bool(
-        _lacking.fast(
-            fleet.nodes.allocatable[column][rows], fleet.nodes.requested[column][rows], amount
-        )
-    )
+    whole = fleet.nodes.allocatable[column][rows]
+    requested = fleet.nodes.requested[column][rows]
+    if _lacking.fast is not None:
+        return bool(_lacking.fast(whole, requested, amount))
+    return bool((amount > whole - requested).any())
 
 
-def _marked(wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: RowList) -> Ints:
-    """[rows] bits of what lacks, and above these of what an empty node would lack."""
-    kinds = np.zeros(len(rows), dtype=np.int64)
-    for bit, (name, amount) in enumerate(wanted):
+def _marked(
+    wanted: Sequence[tuple[str, int]], fleet: FleetView, rows: RowList
+) -> tuple[Ints, Ints]:
+    """[rows] bits of what lacks, and of what an empty node would lack; of few resources both in
+    one column, the latter above the former.
+    """
+    rows = np.ascontiguousarray(rows, dtype=np.int64)
+    few = len(wanted) <= _MOST_COUNTED
+    short = np.zeros(len(rows), dtype=np.int64)
+    beyond = short if few else np.zeros(len(rows), dtype=np.int64)
+    for at, (name, amount) in enumerate(wanted):
         column = fleet.axis.column(name)
-        short = 1 << bit
-        beyond = 0 if name == PODS else short << len(wanted)
+        bit = 1 << at
+        beyond_bit = 0 if name == PODS else bit << (len(wanted) if few else 0)
         if column is None:
-            kinds |= short | beyond
-        else:
-            nodes = fleet.nodes
-            _mark.fast(
-                nodes.allocatable[column],
-                nodes.requested[column],
-                rows,
-                amount,
-                short,
-                beyond,
-                kinds,
-            )
-    return kinds
+            short |= bit
+            beyond |= beyond_bit
+            continue
+        whole = fleet.nodes.allocatable[column]
+        requested = fleet.nodes.requested[column]
+        if _mark.fast is not None:
+            _mark.fast(whole, requested, rows, amount, bit, beyond_bit, short, beyond)
+            continue
+        lacks = amount > whole[rows] - requested[rows]
+        short |= lacks * bit
+        beyond |= (lacks & (amount > whole[rows])) * beyond_bit
+    return short, beyond
 
 
-def _codes_of(wanted: Sequence[tuple[str, int]], kinds: Ints, fleet: FleetView) -> Codes:
-    """[rows] the codes of such bits: few kinds, counted rather than sorted."""
+def _codes_of(
+    wanted: Sequence[tuple[str, int]], short: Ints, beyond: Ints, fleet: FleetView
+) -> Codes:
+    """[rows] the codes of such bits, each made once: few kinds are counted rather than sorted."""
+    if short is not beyond:
+        pairs, pair_of = np.unique(np.stack((short, beyond)), axis=1, return_inverse=True)
+        made = [
+            _code(wanted, lacks, past, fleet) if lacks else 0 for lacks, past in pairs.T.tolist()
+        ]
+        return np.asarray(made, dtype=np.uint16)[pair_of.reshape(-1)]
     bits = len(wanted)
-    met = np.flatnonzero(np.bincount(kinds)).tolist()
+    met = np.flatnonzero(np.bincount(short)).tolist()
     table = np.zeros(met[-1] + 1, dtype=np.uint16)
     lacking = [kind for kind in met if kind]
     table[lacking] = [
         _code(wanted, kind & ((1 << bits) - 1), kind >> bits, fleet) for kind in lacking
     ]
-    codes: Codes = table[kinds]
+    codes: Codes = table[short]
     return codes
-
-
-def _lacks(name: str, amount: int, fleet: FleetView, rows: Rows) -> Bools:
-    column = fleet.axis.column(name)
-    if column is None:
-        return np.ones(len(fleet.nodes.live[rows]), dtype=np.bool_)
-    lacks: Bools = (
-        amount > fleet.nodes.allocatable[column][rows] - fleet.nodes.requested[column][rows]
-    )
-    return lacks
-
-
-def _codes_of_lacks(
-    wanted: Sequence[tuple[str, int]], lacks: Sequence[Bools], fleet: FleetView, rows: Rows
-) -> Codes:
-    """[rows] the code of everything that is lacking there; each distinct code is made once."""
-    patterns = np.zeros((2, len(lacks[0])), dtype=np.int64)
-    for bit, ((name, amount), one) in enumerate(zip(wanted, lacks, strict=True)):
-        column = fleet.axis.column(name)
-        beyond = one if column is None else one & (amount > fleet.nodes.allocatable[column][rows])
-        patterns[0] |= one.astype(np.int64) << bit
-        patterns[1] |= (beyond & (name != PODS)).astype(np.int64) << bit
-    bits = len(wanted)
-    if bits <= _MOST_COUNTED:
-        return _codes_of(wanted, patterns[0] | patterns[1] << bits, fleet)
-    pairs, pair_of = np.unique(patterns, axis=1, return_inverse=True)
-    codes = [_code(wanted, short, beyond, fleet) for short, beyond in pairs.T.tolist()]
-    return np.asarray(codes, dtype=np.uint16)[pair_of.reshape(-1)]
 
 
 def _code(wanted: Sequence[tuple[str, int]], short: int, beyond: int, fleet: FleetView) -> int:
