@@ -16,6 +16,7 @@ from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
 from dispatcher.scheduling.batch.raw_values import RawValues
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.equivalence.static_answers import count_codes
 from dispatcher.scheduling.fleet.columns import distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import FactSheet
@@ -210,15 +211,10 @@ def _context(eq_class: EquivalenceClass, layout: BucketLayout, trace: Trace) -> 
     are refused by counts.
     """
     rows = eq_class.rows
-    fleet = eq_class.fleet
     refused = dict[tuple[int, int], int]()
     if np.count_nonzero(trace.codes):
         sorting = layout.sorting
-        codes = trace.codes[sorting.bucket_of].astype(np.int64)
-        clusters = max(len(fleet.clusters), 1)
-        counts = np.bincount((codes * clusters + fleet.cluster[sorting.rows])[codes > 0])
-        for key in np.flatnonzero(counts).tolist():
-            refused[divmod(key, clusters)] = int(counts[key])
+        refused = count_codes(trace.codes[sorting.bucket_of], eq_class.fleet, sorting.rows)
     feasible = rows.feasible - sum(refused.values())
     return eq_class.context_of(merged(rows.rejected, refused), feasible)
 
