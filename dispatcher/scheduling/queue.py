@@ -23,7 +23,6 @@ What is promised of the order of pods that are active:
 """
 
 import itertools
-from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -45,9 +44,8 @@ from dispatcher.scheduling.queued import (
     order_of,
 )
 from dispatcher.scheduling.queued_groups import QueuedGroups
-from dispatcher.scheduling.retried import RefusedPods, RetriedPods
-from dispatcher.scheduling.waiting_groups import WaitingGroups
-from dispatcher.scheduling.waking import ParkedPods, ToActivate, Waking
+from dispatcher.scheduling.retried import RetriedPods
+from dispatcher.scheduling.waking import ToActivate
 from shared.model.backoff import Backoff
 from shared.model.pod import PodId
 from shared.model.reasons import Reason
@@ -58,6 +56,10 @@ __all__ = ["QueuedPod", "SchedulingQueue", "WakeEvent"]
 # pods; with that many of a class, what a class costs to bring up to date is shared by enough of
 # them
 IN_A_ROW = 256
+# Of groups of one namespace that found no place about so many are tried again each second: a try
+# takes half a millisecond or more. 5,000 of them, no two alike, have a turn each minute; those of
+# other namespaces do not wait for them.
+_GROUPS_PER_S = 80
 _FLUSHED = 1000  # lines, and pods, at a time; the next flush goes on with the others
 # Enum look-ups are slow
 _ACTIVE = State.ACTIVE
@@ -90,25 +92,9 @@ class SchedulingQueue(QueuedGroups):
     ) -> None:
         self._sort = sort
         self._classify = classify
-        self._gates: Gates = gates or NoPlugins()
+        super().__init__(sort, gates or NoPlugins())
         self._pause = Backoff(first_s, longest_s)
         self._flush_s = flush_s
-        self._pods: dict[PodId, QueuedPod] = {}
-        self._counts = dict.fromkeys(State, 0)
-        # pods into a state, by what moved them
-        self.incoming: defaultdict[tuple[State, str], int] = defaultdict(int)
-        self._active = active_pods_of(sort)
-        self._retried = RetriedPods(self._active.whose)
-        self._parked = ParkedPods()
-        self.listens = self._parked.listens
-        self._unflushed = RefusedPods()
-        self.waking = Waking(self._parked)
-        self.groups = WaitingGroups()
-        # nobody is tried for these any more: the next `flush` sees to it
-        self._left: deque[RefusedTogether] = deque()
-        # quota that pods wait for no more: by whose, the event that wakes others who do
-        self._given_up: dict[tuple[str, str], ClusterEvent] = {}
-        self._tickets = itertools.count(1)
         self._policies = 0
 
     # --- in and out
@@ -187,27 +173,6 @@ class SchedulingQueue(QueuedGroups):
         """`remove` each."""
         for pod_id in () if self._pods.keys().isdisjoint(pod_ids) else pod_ids:
             self.remove(pod_id)
-
-    def _note_left(self, item: QueuedPod) -> None:
-        """The pod is not tried for its line any more: the others must not wait for it."""
-        if item.line is not None and item.state not in _PARKED:
-            self._left.append(item.line)
-            item.line = None
-
-    def _give_up_quota(self, item: QueuedPod) -> None:
-        """The pod waits for quota no more, if it did: those behind it may go."""
-        if item.claims:
-            item.claims = False
-            if self._gates.waits_for_quota(item.pod_info, waits=False):
-                home = item.pod_id[0]
-                pod = item.pod_info.pod
-                self._given_up[home, pod.namespace] = ClusterEvent(WakeEvent.QUOTA_FREED, home, pod)
-
-    def _drop(self, pod_id: PodId) -> None:
-        if (item := self._pods.pop(pod_id, None)) is not None:
-            self._leave(item)
-            item.state = _POPPED
-            self._leave_group(item)
 
     def get(self, pod_id: PodId) -> QueuedPod | None:
         """The waiting pod, None if it does not wait here."""
@@ -376,6 +341,37 @@ class SchedulingQueue(QueuedGroups):
                 group.failed(item)
         self.incoming[_UNSCHEDULABLE, Cause.FAILED] += parked
         unflushed.forget_void(len(pods))
+
+    def group_refused(
+        self,
+        items: Sequence[QueuedPod],
+        lead: QueuedPod,
+        reasons: frozenset[Reason],
+        now: float,
+        *,
+        alone: bool = False,
+    ) -> None:
+        """Popped members found no place: from now on `lead`, one of them, waits for an event on
+        behalf of all, after one back-off. What refused them holds for groups like theirs unless
+        `alone`.
+        """
+        group = None
+        for item in items:
+            group = self.groups.enter(item)
+            if item is not lead:
+                self._give_up_quota(item)
+                self._pods[item.pod_id] = item
+                self._stand_back(item, Cause.FAILED)
+        if group is not None:
+            group.lead = lead
+            alike = {id(item.class_key) for item in items}
+            alone = alone or len(alike) > 1 or bool(group.placed)
+            lead.shape = None if alone else group.shape
+        self.unschedulable_all([lead], reasons, now, alone=lead.shape is None)
+        if group is not None:
+            others = min(self._counts[_BACKOFF], self.groups.beside(group))
+            lead.ready_at = group.ready_at = max(lead.ready_at, now + others / _GROUPS_PER_S)
+            self._lead(group, Cause.FAILED)
 
     def _pause_of(self, item: QueuedPod, reasons: frozenset[Reason], now: float) -> Backoff:
         """The pauses of a pod that was refused for `reasons`, and of those that were refused alike."""
@@ -566,31 +562,3 @@ class SchedulingQueue(QueuedGroups):
             self._retried.enter(item)
         else:
             self._move(item, _BACKOFF, cause)
-
-    def _leave(self, item: QueuedPod) -> None:
-        if item.state is not _POPPED:
-            self._counts[item.state] -= 1
-        if item.group is not None:
-            self._active.leave(item)
-            self._retried.leave((item,))
-        elif item.state in _PARKED:
-            self._parked.leave(item)
-
-    def _move(self, item: QueuedPod, state: State, cause: str) -> None:
-        self._leave(item)
-        item.state = state
-        item.ticket = next(self._tickets)
-        self._counts[state] += 1
-        self.incoming[state, cause] += 1
-        if state is _ACTIVE:
-            self._active.add(item)
-        elif state is _BACKOFF:
-            self._retried.back_off(item)
-        elif state in _PARKED:
-            if item.line is not None:
-                self._left.append(item.line)
-            item.line = self._parked.line_of(item, None)
-            item.line[item.pod_id] = item
-            if state is _UNSCHEDULABLE:
-                self._unflushed.add(item)
-                self._unflushed.forget_void(len(self._pods))

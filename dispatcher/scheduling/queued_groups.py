@@ -1,24 +1,21 @@
-"""What the scheduling queue does about groups that are decided as a whole (`waiting_groups`): which
-member stands for its group, and where the others wait.
+"""Where pods of the scheduling queue wait; of a group that is decided as a whole (`waiting_groups`)
+which member stands for it, and where the others wait.
 """
 
-from abc import ABC, abstractmethod
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+import itertools
+from collections import defaultdict, deque
 
-from dispatcher.scheduling.fair_order import FairPods
-from dispatcher.scheduling.framework import PodInfo
+from dispatcher.scheduling.fair_order import active_pods_of
+from dispatcher.scheduling.framework import PodInfo, QueueSort
+from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.pod_info import GroupId, as_one, group_id
-from dispatcher.scheduling.queued import QUOTA, ActivePods, Cause, Gates, QueuedPod, State
+from dispatcher.scheduling.queued import QUOTA, Cause, Gates, QueuedPod, RefusedTogether, State
+from dispatcher.scheduling.retried import RefusedPods, RetriedPods
 from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
-from dispatcher.scheduling.waking import ParkedPods
+from dispatcher.scheduling.waking import ParkedPods, Waking
 from shared.model.pod import PodId
-from shared.model.reasons import Reason
+from shared.model.wake_events import WakeEvent
 
-# Of groups of one namespace that found no place about so many are tried again each second: a try
-# takes half a millisecond or more. 5,000 of them, no two alike, have a turn each minute; those of
-# other namespaces do not wait for them.
-_GROUPS_PER_S = 80
 _NEVER = float("-inf")
 # Enum look-ups are slow
 _ACTIVE = State.ACTIVE
@@ -26,42 +23,81 @@ _BACKOFF = State.BACKOFF
 _UNSCHEDULABLE = State.UNSCHEDULABLE
 _GATED = State.GATED
 _POPPED = State.POPPED
+_PARKED = (_UNSCHEDULABLE, _GATED)
 
 
-class QueuedGroups(ABC):
-    """The part of the queue that knows groups."""
+class QueuedGroups:
+    """Which pods wait in which state, and which of them stand for groups."""
 
-    _pods: dict[PodId, QueuedPod]
-    _counts: dict[State, int]
-    _active: ActivePods | FairPods
-    incoming: defaultdict[tuple[State, str], int]
-    _tickets: Iterator[int]
-    groups: WaitingGroups
-    _gates: Gates
-    _parked: ParkedPods
+    def __init__(self, sort: QueueSort, gates: Gates) -> None:
+        self._gates = gates
+        self._pods: dict[PodId, QueuedPod] = {}
+        self._counts = dict.fromkeys(State, 0)
+        # pods into a state, by what moved them
+        self.incoming: defaultdict[tuple[State, str], int] = defaultdict(int)
+        self._active = active_pods_of(sort)
+        self._retried = RetriedPods(self._active.whose)
+        self._parked = ParkedPods()
+        self.listens = self._parked.listens
+        self._unflushed = RefusedPods()
+        self.waking = Waking(self._parked)
+        self.groups = WaitingGroups()
+        # nobody is tried for these any more: the next `flush` sees to it
+        self._left: deque[RefusedTogether] = deque()
+        # quota that pods wait for no more: by whose, the event that wakes others who do
+        self._given_up: dict[tuple[str, str], ClusterEvent] = {}
+        self._tickets = itertools.count(1)
 
-    @abstractmethod
-    def unschedulable_all(
-        self,
-        items: Sequence[QueuedPod],
-        reasons: frozenset[Reason],
-        now: float,
-        *,
-        alone: bool = False,
-    ) -> None:
-        """Popped pods found no place."""
+    def _leave(self, item: QueuedPod) -> None:
+        if item.state is not _POPPED:
+            self._counts[item.state] -= 1
+        if item.group is not None:
+            self._active.leave(item)
+            self._retried.leave((item,))
+        elif item.state in _PARKED:
+            self._parked.leave(item)
 
-    @abstractmethod
-    def _move(self, item: QueuedPod, state: State, cause: str) -> None: ...
+    def _move(self, item: QueuedPod, state: State, cause: str) -> None:
+        self._leave(item)
+        item.state = state
+        item.ticket = next(self._tickets)
+        self._counts[state] += 1
+        self.incoming[state, cause] += 1
+        if state is _ACTIVE:
+            self._active.add(item)
+        elif state is _BACKOFF:
+            self._retried.back_off(item)
+        elif state in _PARKED:
+            if item.line is not None:
+                self._left.append(item.line)
+            item.line = self._parked.line_of(item, None)
+            item.line[item.pod_id] = item
+            if state is _UNSCHEDULABLE:
+                self._unflushed.add(item)
+                self._unflushed.forget_void(len(self._pods))
 
-    @abstractmethod
-    def _leave(self, item: QueuedPod) -> None: ...
+    def _note_left(self, item: QueuedPod) -> None:
+        """The pod is not tried for its line any more: the others must not wait for it."""
+        if item.line is not None and item.state not in _PARKED:
+            self._left.append(item.line)
+            item.line = None
 
-    @abstractmethod
-    def _note_left(self, item: QueuedPod) -> None: ...
+    def _give_up_quota(self, item: QueuedPod) -> None:
+        """The pod waits for quota no more, if it did: those behind it may go."""
+        if item.claims:
+            item.claims = False
+            if self._gates.waits_for_quota(item.pod_info, waits=False):
+                home = item.pod_id[0]
+                pod = item.pod_info.pod
+                self._given_up[home, pod.namespace] = ClusterEvent(WakeEvent.QUOTA_FREED, home, pod)
 
-    @abstractmethod
-    def _give_up_quota(self, item: QueuedPod) -> None: ...
+    def _drop(self, pod_id: PodId) -> None:
+        if (item := self._pods.pop(pod_id, None)) is not None:
+            self._leave(item)
+            item.state = _POPPED
+            self._leave_group(item)
+
+    # --- groups
 
     def is_lead(self, item: QueuedPod) -> bool:
         """Whether a popped pod stands for a group: all of it is to be taken (`take_group`)."""
@@ -80,37 +116,6 @@ class QueuedGroups(ABC):
         if len(taken) > 1:
             self._active.take_with(lead, len(taken) - 1)
         return taken
-
-    def group_refused(
-        self,
-        items: Sequence[QueuedPod],
-        lead: QueuedPod,
-        reasons: frozenset[Reason],
-        now: float,
-        *,
-        alone: bool = False,
-    ) -> None:
-        """Popped members found no place: from now on `lead`, one of them, waits for an event on
-        behalf of all, after one back-off. What refused them holds for groups like theirs unless
-        `alone`.
-        """
-        group = None
-        for item in items:
-            group = self.groups.enter(item)
-            if item is not lead:
-                self._give_up_quota(item)
-                self._pods[item.pod_id] = item
-                self._stand_back(item, Cause.FAILED)
-        if group is not None:
-            group.lead = lead
-            alike = {id(item.class_key) for item in items}
-            alone = alone or len(alike) > 1 or bool(group.placed)
-            lead.shape = None if alone else group.shape
-        self.unschedulable_all([lead], reasons, now, alone=lead.shape is None)
-        if group is not None:
-            others = min(self._counts[_BACKOFF], self.groups.beside(group))
-            lead.ready_at = group.ready_at = max(lead.ready_at, now + others / _GROUPS_PER_S)
-            self._lead(group, Cause.FAILED)
 
     def member_placed(self, pod_id: PodId, pod_info: PodInfo) -> None:
         """A member of a group has a place, as far as is known now."""

@@ -14,8 +14,8 @@ import numpy as np
 from dispatcher.scheduling.batch.brought_points import BroughtPoints
 from dispatcher.scheduling.batch.buckets import BucketLayout, PluginRules
 from dispatcher.scheduling.batch.merge_tables import Candidates, Trace
-from dispatcher.scheduling.batch.raw_values import RawValues
 from dispatcher.scheduling.equivalence.equivalence_class import EquivalenceClass
+from dispatcher.scheduling.equivalence.static_answers import count_codes
 from dispatcher.scheduling.fleet.columns import distinct
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.row import FactSheet
@@ -31,6 +31,37 @@ from dispatcher.scheduling.records.decision_record import (
     merged,
 )
 from shared.model.pod import PodId
+
+
+class RawValues:
+    """Raw scores of the rows that a merge chooses among, by how many pods of the batch each had
+    taken: block by block as it was asked, looked through only when a record is wanted.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[Ints, Ints, Floats]] = []
+
+    def add(self, candidates: Ints, taken: Ints, raw: Floats) -> None:
+        """[scores, asked] of candidates, each with so many pods of the batch on its row; each such
+        pair comes once.
+        """
+        self._blocks.append((candidates, taken, raw))
+
+    def of(self, candidates: Ints, taken: Ints) -> Floats:
+        """[scores, wanted] of these, all of which were asked."""
+        if len(self._blocks) > 1:
+            asked, had, raws = zip(*self._blocks, strict=True)
+            self._blocks = [
+                (np.concatenate(asked), np.concatenate(had), np.concatenate(raws, axis=1))
+            ]
+        all_asked, all_had, raw = self._blocks[0]
+        width = 1 + int(all_had.max(initial=0))
+        keys = all_asked * width + all_had
+        order = np.argsort(keys)
+        found: Floats = raw[
+            :, order[np.searchsorted(keys, candidates * width + taken, sorter=order)]
+        ]
+        return found
 
 
 class MergeExplanation:
@@ -210,15 +241,10 @@ def _context(eq_class: EquivalenceClass, layout: BucketLayout, trace: Trace) -> 
     are refused by counts.
     """
     rows = eq_class.rows
-    fleet = eq_class.fleet
     refused = dict[tuple[int, int], int]()
     if np.count_nonzero(trace.codes):
         sorting = layout.sorting
-        codes = trace.codes[sorting.bucket_of].astype(np.int64)
-        clusters = max(len(fleet.clusters), 1)
-        counts = np.bincount((codes * clusters + fleet.cluster[sorting.rows])[codes > 0])
-        for key in np.flatnonzero(counts).tolist():
-            refused[divmod(key, clusters)] = int(counts[key])
+        refused = count_codes(trace.codes[sorting.bucket_of], eq_class.fleet, sorting.rows)
     feasible = rows.feasible - sum(refused.values())
     return eq_class.context_of(merged(rows.rejected, refused), feasible)
 

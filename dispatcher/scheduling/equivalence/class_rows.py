@@ -8,7 +8,9 @@ are one table and 100 lists of 100 numbers.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -93,17 +95,29 @@ class RowTables:
             del self._plugins[name]
 
 
-class ClassRows:
-    """The rows of one class: `table`, and `by_cluster` [clusters], the points that clusters add.
+def _of_table(name: str) -> Any:
+    return property(attrgetter(f"table.{name}"))
 
-    Answers are those of the last refresh of the table.
+
+class ClassRows:
+    """The rows of one class: `table`, without rows if no row was asked about yet, as PreFilter
+    refused the pods as a whole; and `by_cluster` [clusters], the points that clusters add.
+
+    Answers are those of the last refresh of the table (see `RowTable`).
     """
+
+    refusal_codes: Codes = _of_table("refusal_codes")
+    rejected: Counter[tuple[int, int]] = _of_table("rejected")
+    feasible: int = _of_table("feasible")
+    evaluated: int = _of_table("evaluated")
+    feasible_rows: Callable[[], RowList] = _of_table("feasible_rows")
+    last_scores: Mapping[int | None, Floats] = _of_table("last_scores")
 
     def __init__(self, fleet: FleetState, tables: RowTables, key: ClassKey) -> None:
         self._fleet = fleet
         self._tables = tables
         self.plugins = tables.plugins(key)
-        self.table: RowTable | None = None
+        self.table = tables.blank
         self._left = False
         self.by_cluster: Floats | None = None
         self._version = self._flips = self._asked_at = self._plugins_at = _NEVER
@@ -128,14 +142,14 @@ class ClassRows:
         by_cluster = [one for one in points if isinstance(one, ClusterColumn)]
         others = tuple([one for one in points if not isinstance(one, ClusterColumn)])
         name = static_filters, tuple(filters), others, tuple(evaluators)
-        if self.table is None or self.table.name != name:
+        if self.table.name != name:
             before = self.table
             self._version = _NEVER
             if self._left:  # nobody would give it back
                 self.table = RowTable(self._fleet, self.plugins, name)
             else:
                 self.table = self._tables.take(self.plugins, name)
-                if before is not None:
+                if before is not self._tables.blank:
                     self._tables.give_back(before)
         self.by_cluster = (
             sum([one.points for one in by_cluster], np.zeros(1)) / GRID if by_cluster else None
@@ -146,7 +160,7 @@ class ClassRows:
         """The class is for no more pods. `reuse`: nobody looks at it; else a batch may still be
         decided by it.
         """
-        if self.table is not None and not self._left:
+        if self.table is not self._tables.blank and not self._left:
             self._tables.give_back(self.table, reuse=reuse)
         self._left = True
 
@@ -154,7 +168,7 @@ class ClassRows:
         """Bring the table up to date. Rows that may say otherwise than at the last refresh, None:
         any may; and whether any became feasible or is no longer.
         """
-        table = self._known
+        table = self.table
         table.refresh()
         rows = (
             table.reevaluated_rows.since(self._asked_at) if table.version == self._version else None
@@ -170,19 +184,9 @@ class ClassRows:
     # ----------------------------------------------------------------------------------------------
 
     @property
-    def _known(self) -> RowTable:
-        """Without rows if no row was asked about yet: PreFilter refused the pods as a whole."""
-        return self._tables.blank if self.table is None else self.table
-
-    @property
-    def refusal_codes(self) -> Codes:
-        """[n] the code of the first filter that refuses the row."""
-        return self._known.refusal_codes
-
-    @property
     def total(self) -> Floats:
         """[n] the sum of the weighted scores, -inf where refused."""
-        table = self._known
+        table = self.table
         by_cluster = self.by_cluster
         n = self._fleet.n
         if by_cluster is None:
@@ -200,29 +204,10 @@ class ClassRows:
 
     def totals_of(self, rows: RowList) -> Floats:
         """[rows] the same of some rows."""
-        found = self._known.totals_of(rows)
+        found = self.table.totals_of(rows)
         return (
             found if self.by_cluster is None else found + self.by_cluster[self._fleet.cluster[rows]]
         )
-
-    @property
-    def rejected(self) -> Counter[tuple[int, int]]:
-        """(reason code, cluster index) -> rows."""
-        return self._known.rejected
-
-    @property
-    def feasible(self) -> int:
-        """Rows that no filter of these refuses."""
-        return self._known.feasible
-
-    @property
-    def evaluated(self) -> int:
-        """Live rows."""
-        return self._known.evaluated
-
-    def feasible_rows(self) -> RowList:
-        """All feasible rows, ascending."""
-        return self._known.feasible_rows()
 
     def leaders(self, partition: Partition) -> GroupLeaders | None:
         """The best rows of groups each of which is in one cluster, so that what clusters add
@@ -230,13 +215,8 @@ class ClassRows:
         """
         if not partition.is_within(self._fleet.cluster, self._fleet.live):
             return None
-        return self._tables.leaders.of(self._known, partition)
-
-    @property
-    def last_scores(self) -> Mapping[int | None, Floats]:
-        """See `RowTable`."""
-        return self._known.last_scores
+        return self._tables.leaders.of(self.table, partition)
 
     def forget_scores(self) -> None:
         """Keep `last_scores` no longer: a pod is booked, or is about to be."""
-        self._known.last_scores = {}
+        self.table.last_scores = {}

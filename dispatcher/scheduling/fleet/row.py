@@ -1,8 +1,9 @@
 """Rows as they were when decisions were taken, so that these can be explained later at leisure."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,12 +21,8 @@ from dispatcher.scheduling.framework import (
     Rows,
     SmallInts,
 )
-from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
-from shared.model.labels import LabelSelector
-from shared.model.pod import Pod, Volume
-from shared.model.resources import Resources
 from shared.model.signals import SignalAxis
 
 
@@ -143,11 +140,11 @@ class PastRows:
         self.clusters = fleet.clusters
         self.closed = fleet.closed
         self.proxy_taints = fleet.proxy_taints
-        self.nodes = _PastNodes(fleet, facts, at)
-        self.topology = _PastTopology(whole, at)
+        self.nodes: Any = _PastNodes(fleet, whole, facts, at)
+        self.topology: Any = _PastTopology(whole.topology, at)
         self.affinity = whole.affinity
-        self.volumes = _PastVolumes(whole, at)
-        self.images = _PastImages(whole, at)
+        self.volumes: Any = _PastVolumes(whole.volumes, at)
+        self.images: Any = _PastImages(whole.images, at)
         self.objects = whole.objects
         self.signals = NotedSignals(fleet.signal_axis, facts.signals, fleet.signals.derived)
         self.links = whole.links
@@ -174,104 +171,79 @@ class NotedSignals(SignalView):
         return super().told(name)
 
 
-class _PastNodes:
-    def __init__(self, fleet: FleetState, facts: RowFacts, at: RowList) -> None:
-        self._fleet = fleet
+class _PastFacet:
+    """A facet of the whole fleet: what is not by row is shown as it is there."""
+
+    def __init__(self, whole: Any, at: RowList) -> None:
+        self._whole = whole
         self._at = at
-        self.taint_sets = fleet.taint_sets
-        self.live = fleet.live[self._at]
-        self.cluster = fleet.cluster[self._at]
-        self.ready = fleet.ready[self._at]
-        self.unschedulable = fleet.unschedulable[self._at]
-        self.taint_set = fleet.taint_set[self._at]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole, name)
+
+
+class _PastNodes(_PastFacet):
+    def __init__(self, fleet: FleetState, whole: FleetView, facts: RowFacts, at: RowList) -> None:
+        super().__init__(whole.nodes, at)
+        for name in ("live", "cluster", "ready", "unschedulable", "taint_set", "rank"):
+            setattr(self, name, getattr(fleet, name)[at])
         self.allocatable = _column(facts.allocatable, fleet)
         self.requested = _column(facts.requested, fleet)
         self.nonzero = facts.nonzero
         self.recent = facts.recent
         self.settling = facts.settling
-        self.rank = fleet.rank[self._at]
 
     def name_of(self, row: int) -> tuple[str, str]:
-        return self._fleet.name_of(int(self._at[row]))
+        return self.names_of([row])[0]
 
     def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
-        return self._fleet.names_of(self._at[rows].tolist())
-
-    def by_name(self) -> Ints:
-        return self._fleet.by_name()[self._at]
+        return list(self._whole.names_of(self._at[rows].tolist()))
 
     def row_of(self, cluster: str, node: str) -> int | None:
-        row = self._fleet.row_of(cluster, node)
+        row = self._whole.row_of(cluster, node)
         return None if row is None else next(iter(np.flatnonzero(self._at == row).tolist()), None)
 
-    def label(self, key: str) -> SmallInts:
-        return self._fleet.label(key)[self._at]
+    def by_name(self) -> Ints:
+        return cast(Ints, self._whole.by_name()[self._at])
 
-    def label_values(self, key: str) -> CodedValues[str]:
-        return self._fleet.label_values(key)
+    def label(self, key: str) -> SmallInts:
+        return cast(SmallInts, self._whole.label(key)[self._at])
 
     def label_rows(self, key: str, value: str) -> RowList:
-        return np.flatnonzero(np.isin(self._at, self._fleet.label_rows(key, value)))
+        return np.flatnonzero(np.isin(self._at, self._whole.label_rows(key, value)))
 
     def metric(self, name: str) -> Floats:
-        return self._fleet.metric(name)[self._at]
+        return cast(Floats, self._whole.metric(name)[self._at])
 
     def declares(self, feature: str) -> Bools:
-        return self._fleet.declares(feature)[self._at]
+        return cast(Bools, self._whole.declares(feature)[self._at])
 
-    def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
-        return self._fleet.ports_taken(int(self._at[row]))
+    def ports_taken(self, row: int) -> Any:
+        return self._whole.ports_taken(int(self._at[row]))
 
     def rows_with_ports(self) -> Sequence[int]:
-        return np.flatnonzero(np.isin(self._at, self._fleet.rows_with_ports())).tolist()
-
-    def allocatable_total(self, beside: tuple[str, ...] = ()) -> Resources:
-        return self._fleet.allocatable_total(beside)
-
-
-class _PastFacet:
-    def __init__(self, whole: FleetView, at: RowList) -> None:
-        self._whole = whole
-        self._at = at
+        return np.flatnonzero(np.isin(self._at, self._whole.rows_with_ports())).tolist()
 
 
 class _PastTopology(_PastFacet):
     def domain(self, key: str) -> SmallInts:
-        return self._whole.topology.domain(key)[self._at]
-
-    def domain_values(self, key: str) -> Sequence[str]:
-        return self._whole.topology.domain_values(key)
-
-    def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
-        return self._whole.topology.count_matching(pod, selector, key)
+        return cast(SmallInts, self._whole.domain(key)[self._at])
 
 
 class _PastVolumes(_PastFacet):
-    def on(self, row: int) -> Collection[tuple[str, Volume]]:
-        return self._whole.volumes.on(int(self._at[row]))
+    def on(self, row: int) -> Any:
+        return self._whole.on(int(self._at[row]))
 
     def rows(self) -> Sequence[int]:
-        return [place for place, row in enumerate(self._at.tolist()) if self._whole.volumes.on(row)]
+        return [place for place, row in enumerate(self._at.tolist()) if self._whole.on(row)]
 
-    def counts(self, rows: Rows) -> tuple[Ints, Ints]:
-        return self._whole.volumes.counts(self._at[rows])
-
-    def claim_users(self, cluster: str, namespace: str, claim: str) -> int:
-        return self._whole.volumes.claim_users(cluster, namespace, claim)
-
-    def names(self, cluster: str, namespace: str, claim: str) -> bool:
-        return self._whole.volumes.names(cluster, namespace, claim)
-
-    def has_disk(self, volume: tuple[str, str]) -> bool:
-        return self._whole.volumes.has_disk(volume)
+    def counts(self, rows: Rows) -> Any:
+        return self._whole.counts(self._at[rows])
 
 
 class _PastImages(_PastFacet):
     def sizes(self, image: str) -> Ints:
-        return self._whole.images.sizes(image)[self._at]
-
-    def nodes_with(self, image: str) -> int:
-        return self._whole.images.nodes_with(image)
+        return cast(Ints, self._whole.sizes(image)[self._at])
 
 
 def _column(values: Ints, fleet: FleetState) -> Ints:

@@ -6,36 +6,31 @@ are stale (`equivalence.evaluators`). Facets last as long as the view, so that a
 objects. Of columns nothing is noted, since logs tell of every change there.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
-from dispatcher.scheduling.fleet.columns import RowList
 from dispatcher.scheduling.fleet.counts import DomainCount
 from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.images import IMAGES
 from dispatcher.scheduling.fleet.links import LINKS
-from dispatcher.scheduling.fleet.volumes import USERS, UsedVolume
+from dispatcher.scheduling.fleet.volumes import USERS
 from dispatcher.scheduling.framework import (
-    Bools,
     ClusterInfo,
     Floats,
     Ints,
     K,
     Link,
+    Nodes,
     PodInfo,
     Rows,
     Signals,
-    SmallInts,
 )
-from dispatcher.scheduling.framework.coded_values import CodedValues
 from dispatcher.scheduling.framework.fleet_view import ProxyTaints, Watched
 from dispatcher.scheduling.framework.pod_sets import PodSet, StandingTerm, pods_beside
-from dispatcher.scheduling.rules.volumes import CsiVolume
 from shared.messages.pod_cache import PodCache
 from shared.model.labels import LabelSelector
-from shared.model.node import Taint
 from shared.model.objects import Namespace
 from shared.model.pod import Pod
 
@@ -92,7 +87,7 @@ class ObservedView:
         "topology",
         "volumes",
     )
-    nodes: "ObservedNodes"
+    nodes: Nodes
     topology: "ObservedTopology"
     affinity: "ObservedAffinity"
     volumes: "ObservedVolumes"
@@ -230,75 +225,18 @@ class _Facet:
         return self._fleet.counted(count)
 
 
-def _column(name: str) -> Any:
+def _shown(name: str) -> Any:
     return property(attrgetter(f"_fleet.{name}"))
 
 
 class ObservedNodes(_Facet):
-    """Satisfies `framework.Nodes`: what nodes have, and nothing else of the fleet."""
+    """What `framework.Nodes` names, and nothing else of the fleet."""
 
     __slots__ = ()
 
-    live: Bools = _column("live")
-    cluster: SmallInts = _column("cluster")
-    ready: Bools = _column("ready")
-    unschedulable: Bools = _column("unschedulable")
-    allocatable: Ints = _column("allocatable")
-    requested: Ints = _column("requested")
-    nonzero: Ints = _column("nonzero")
-    recent: Ints = _column("recent")
-    settling: Ints = _column("settling")
-    rank: Ints = _column("rank")
-    taint_set: SmallInts = _column("taint_set")
-    taint_sets: CodedValues[tuple[Taint, ...]] = _column("taint_sets")
 
-    def name_of(self, row: int) -> tuple[str, str]:
-        """(cluster, node) of a row."""
-        return self._fleet.name_of(row)
-
-    def names_of(self, rows: Sequence[int]) -> list[tuple[str, str]]:
-        """The same of many rows."""
-        return self._fleet.names_of(rows)
-
-    def by_name(self) -> Ints:
-        """[n] the place of each row in the order of (cluster, node)."""
-        return self._fleet.by_name()
-
-    def row_of(self, cluster: str, node: str) -> int | None:
-        """The row of a node, None if there is none."""
-        return self._fleet.row_of(cluster, node)
-
-    def label(self, key: str) -> SmallInts:
-        """[n] code of a node label, -1 where absent."""
-        return self._fleet.label(key)
-
-    def label_values(self, key: str) -> CodedValues[str]:
-        """The texts behind the codes."""
-        return self._fleet.label_values(key)
-
-    def label_rows(self, key: str, value: str) -> RowList:
-        """The live rows whose label has this value, ascending."""
-        return self._fleet.label_rows(key, value)
-
-    def metric(self, name: str) -> Floats:
-        """[n] the number that each node's annotation tells, NaN where there is none."""
-        return self._fleet.metric(name)
-
-    def declares(self, feature: str) -> Bools:
-        """[n] whether each node declares a feature."""
-        return self._fleet.declares(feature)
-
-    def ports_taken(self, row: int) -> Mapping[tuple[str, int], Sequence[str]]:
-        """(protocol, port) -> host IPs taken on a row."""
-        return self._fleet.ports_taken(row)
-
-    def rows_with_ports(self) -> Sequence[int]:
-        """Rows on which any host port is taken."""
-        return self._fleet.rows_with_ports()
-
-    def allocatable_total(self, beside: tuple[str, ...] = ()) -> Mapping[str, int]:
-        """What the nodes of all Ready clusters can allocate."""
-        return self._fleet.allocatable_total(beside)
+for _name in (*Nodes.__annotations__, *[one for one in vars(Nodes) if not one.startswith("_")]):
+    setattr(ObservedNodes, _name, _shown(_name))
 
 
 class ObservedTopology(_Facet):
@@ -306,13 +244,8 @@ class ObservedTopology(_Facet):
 
     __slots__ = ()
 
-    def domain(self, key: str) -> SmallInts:
-        """[n] fault-domain code."""
-        return self._fleet.domain(key)
-
-    def domain_values(self, key: str) -> Sequence[str]:
-        """The texts behind the codes."""
-        return self._fleet.domain_values(key)
+    domain = _shown("domain")
+    domain_values = _shown("domain_values")
 
     def count_matching(self, pod: Pod, selector: LabelSelector | None, key: str) -> Ints:
         """[domains of key] pods of `pod`'s namespace that match."""
@@ -324,6 +257,10 @@ class ObservedAffinity(_Facet):
 
     __slots__ = ()
     count_in = _Facet._count_in
+    brings = _shown("terms.brought_by")
+    owned_with = _shown("terms.owned_with")
+    unlabelled = _shown("cut_labels.among")
+    default_selector = _shown("selectors.of")
 
     def terms_about(self, pod_info: PodInfo) -> Sequence[StandingTerm]:
         """The affinity terms of placed pods that match a pod, by number."""
@@ -335,39 +272,16 @@ class ObservedAffinity(_Facet):
         self._observed.count(count)
         return self._fleet.counted(count)
 
-    def brings(self, pod_info: PodInfo) -> Mapping[int, int] | None:
-        """Number of each standing term of a pod -> what it adds to its count; None if one is not
-        known yet.
-        """
-        return self._fleet.terms.brought_by(pod_info)
-
-    def owned_with(self, pod_info: PodInfo) -> int:
-        """How many distinct terms about other namespaces a pod's namespace would have with it; 0:
-        it brings none.
-        """
-        return self._fleet.terms.owned_with(pod_info)
-
-    def unlabelled(self, sets: Iterable[PodSet]) -> str:
-        """A pod of any of these sets whose labels are not told, in words."""
-        return self._fleet.cut_labels.among(sets)
-
-    def default_selector(self, pod_info: PodInfo) -> LabelSelector | None:
-        """Which pods the Services and the owner of a pod mean."""
-        return self._fleet.selectors.of(pod_info)
-
 
 class ObservedVolumes(_Facet):
     """Satisfies `framework.Volumes`."""
 
     __slots__ = ()
 
-    def on(self, row: int) -> Collection[UsedVolume]:
-        """(namespace of the pod, volume) that pods use on a row, each once."""
-        return self._fleet.volumes.on(row)
-
-    def rows(self) -> Sequence[int]:
-        """Rows on which pods use any volumes."""
-        return self._fleet.volumes.rows()
+    on = _shown("volumes.on")
+    rows = _shown("volumes.rows")
+    names = _shown("volumes.names")  # nothing is noted of these
+    has_disk = _shown("volumes.has_disk")
 
     def counts(self, rows: Rows) -> tuple[Ints, Ints]:
         """[rows] how many different volumes pods use, and how many pods are supposed beside them."""
@@ -378,19 +292,17 @@ class ObservedVolumes(_Facet):
         self._observed.kinds.add(USERS)
         return self._fleet.volumes.users(cluster, namespace, claim)
 
-    def names(self, cluster: str, namespace: str, claim: str) -> bool:
-        """Whether pods anywhere use a claim; nothing is noted."""
-        return self._fleet.volumes.names(cluster, namespace, claim)
-
-    def has_disk(self, volume: CsiVolume) -> bool:
-        """Whether pods anywhere use it as an inline disk; nothing is noted."""
-        return self._fleet.volumes.has_disk(volume)
-
 
 class ObservedObjects(_Facet):
     """Satisfies `framework.Objects`."""
 
     __slots__ = ()
+
+    named = _shown("kept.named")  # nothing is noted of these
+    alike = _shown("kept.alike")
+    reported = _shown("kept.reported")
+    assume = _shown("kept.assume")
+    release = _shown("kept.release")
 
     def of(self, cluster: str, kind: type[K], *fields: str) -> Mapping[str, K]:
         """key -> object of a kind in a cluster; with `fields`, what else of it changes is not
@@ -400,32 +312,12 @@ class ObservedObjects(_Facet):
         self._observed.kinds.add(kept.watch(kind.__name__, fields) if fields else kind.__name__)
         return kept.of(cluster, kind)
 
-    def named(self, cluster: str, kind: type[K], key: str) -> K | None:
-        """One object; nothing is noted."""
-        return self._fleet.kept.named(cluster, kind, key)
-
-    def alike(self, cluster: str, kind: type[Any], values: object) -> int:
-        """How many objects have the values by which they are counted; nothing is noted."""
-        return self._fleet.kept.alike(cluster, kind, values)
-
     def derived(
         self, cluster: str, make: Callable[..., T], *kinds: Watched, namespace: str = ""
     ) -> T:
         """What `make` says of the mappings of these kinds."""
         self._observed.kinds.update(map(self._fleet.kept.name_of, kinds))
         return self._fleet.kept.derived(cluster, make, *kinds, namespace=namespace)
-
-    def reported(self, cluster: str, found: K) -> K | None:
-        """An object as its cluster reports it, whatever is assumed of it; None if it is gone."""
-        return self._fleet.kept.reported(cluster, found)
-
-    def assume(self, cluster: str, found: Any, fields: Mapping[str, Any], holder: Hashable) -> None:
-        """Show an object with these values in its fields, as long as any holder wants it so."""
-        self._fleet.kept.assume(cluster, found, fields, holder)
-
-    def release(self, cluster: str, found: Any, holder: Hashable) -> bool:
-        """The inverse of `assume` for one holder; whether it held the object."""
-        return self._fleet.kept.release(cluster, found, holder)
 
 
 class ObservedImages(_Facet):

@@ -29,8 +29,7 @@ NodeName = tuple[str, str]  # (cluster, node)
 
 class Members:
     """`needed`: so many of those that wait have to find a place, or none goes. `keys`: of the levels
-    of domains that they may go to. PluginError, TooManyKindsError,
-    TooManyRunsError.
+    of domains that they may go to. PluginError, TooVariedError.
     """
 
     def __init__(

@@ -26,12 +26,7 @@ from dispatcher.scheduling.groups.refusals import (
     refusals,
     refused_alone,
 )
-from dispatcher.scheduling.groups.templates import (
-    MOST_RUNS,
-    Template,
-    TooManyKindsError,
-    TooManyRunsError,
-)
+from dispatcher.scheduling.groups.templates import Template, TooVariedError
 from dispatcher.scheduling.records.decision import Decision, Unschedulable
 from shared.model.pod import Group, PodId
 from shared.model.reasons import Reasons, Why
@@ -169,21 +164,9 @@ class _Search:
             return None
         try:
             members = Members(self._profiles, self._group, self._waiting, self._placed)
-        except TooManyKindsError as error:
+        except TooVariedError as error:
             self._refuse(Why(Reasons.GROUP, ""))
-            tried.missing = (
-                f"its members are of more than {error.kinds - 1} kinds by what they request and "
-                f"where they may run, too many to compare with {self._profiles.fleet.n} nodes: let "
-                "more of them request the same, or make smaller groups"
-            )
-            return None
-        except TooManyRunsError:
-            self._refuse(Why(Reasons.GROUP, ""))
-            tried.missing = (
-                f"one member is unlike the one before it more than {MOST_RUNS:,} times, which would "
-                "take too long to decide: let more of them be of one template, or make smaller "
-                "groups"
-            )
+            tried.missing = str(error)
             return None
         alone = refused_alone(members.templates, tried.needed)
         if alone is not None:

@@ -30,16 +30,10 @@ MOST_ROOM_BYTES = 128 * 2**20
 MOST_RUNS = 8192
 
 
-class TooManyKindsError(Exception):
-    """So many kinds of requests of one group cannot be compared with all nodes."""
-
-    def __init__(self, kinds: int) -> None:
-        super().__init__(f"{kinds} kinds of members")
-        self.kinds = kinds
-
-
-class TooManyRunsError(Exception):
-    """It would take too long to decide the members of one group one after the other."""
+class TooVariedError(Exception):
+    """The members of one group are too unlike to be compared with all nodes, or to be decided one
+    after the other: the text says so and what helps.
+    """
 
 
 @dataclass
@@ -84,8 +78,7 @@ def templates_of(
     profiles: Profiles, waiting: Sequence[Item], tables: RoomTables, keys: Sequence[str]
 ) -> list[Template]:
     """In the order of their first members; how many fit in the domains of these topology keys is an
-    upper bound, whoever else of the group is there. PluginError, TooManyKindsError,
-    TooManyRunsError.
+    upper bound, whoever else of the group is there. PluginError, TooVariedError.
     """
     found = dict[Hashable, Template]()
     known = dict[ClassKey, Template]()
@@ -103,13 +96,17 @@ def templates_of(
             known[own] = template
         runs += template is not last
         if runs > MOST_RUNS:
-            raise TooManyRunsError
+            raise TooVariedError(
+                f"one member is unlike the one before it more than {MOST_RUNS:,} times, which would "
+                "take too long to decide: let more of them be of one template, or make smaller "
+                "groups"
+            )
         last = template
         template.alike = template.alike and own is template.key
         template.said = max(template.said, own.said)
         template.items.append(item)
     templates = list({id(one): one for one in known.values()}.values())
-    rooms = _Rooms(tables, keys, nominated=len(profiles.nominations) > 0)
+    rooms = _Rooms(profiles, tables, keys)
     for one in templates:
         one.most = _most(one)
         first = max(one.items, key=lambda item: item[1].pod.priority)
@@ -119,12 +116,13 @@ def templates_of(
 
 
 class _Rooms:
-    """Those of the templates of one group: TooManyKindsError if they take too much memory together."""
+    """Those of the templates of one group: TooVariedError if they take too much memory together."""
 
-    def __init__(self, tables: RoomTables, keys: Sequence[str], *, nominated: bool) -> None:
+    def __init__(self, profiles: Profiles, tables: RoomTables, keys: Sequence[str]) -> None:
+        self._nodes = profiles.fleet.n
+        self._nominated = len(profiles.nominations) > 0
         self._tables = tables
         self._keys = keys
-        self._nominated = nominated
         self._known: dict[Hashable, RoomTable] = {}
         self._in_domains: dict[Hashable, dict[str, Ints]] = {}
         self._closed: set[StaticFilters] = set()
@@ -169,7 +167,11 @@ class _Rooms:
     def _take(self, nbytes: int) -> None:
         self._bytes += nbytes
         if self._bytes > MOST_ROOM_BYTES:
-            raise TooManyKindsError(len(self._known))
+            raise TooVariedError(
+                f"its members are of more than {len(self._known) - 1} kinds by what they request and "
+                f"where they may run, too many to compare with {self._nodes} nodes: let more "
+                "of them request the same, or make smaller groups"
+            )
 
 
 def _most(one: Template) -> int:

@@ -283,7 +283,7 @@ def test_members_of_whom_each_is_unlike_the_one_before_it_are_refused_when_they_
     pods = [pod(f"w{at}").cpu(1 + at % 2) for at in range(5)]
     assert place(world(a=rack("r1", 64)), members(*pods[:4])).is_booked
     assert told(place(world(a=rack("r1", 64)), members(*pods))) == (
-        "pod group train: one member is unlike the one before it more than 8,192 times, which would take too long to "
+        "pod group train: one member is unlike the one before it more than 4 times, which would take too long to "
         "decide: let more of them be of one template, or make smaller groups"
     )
     assert place(world(a=rack("r1", 64)), members(*pods[::2], *pods[1::2])).is_booked
