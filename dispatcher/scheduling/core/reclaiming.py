@@ -57,9 +57,7 @@ from shared.model.token_buckets import Allowance
 
 COUNTER = "reclaims"
 _LOOK_S = 1.0
-_LINES_PER_S = (
-    5000  # kinds of pods that wait, about 20 us each; of more there is a look more rarely
-)
+_LINES_PER_S = 5000  # kinds of pods that wait, about 20 us each; of more a look more rarely
 _AT_ONCE_S = 50.0
 _LONGEST_REST_S = 600.0
 _OTHERS_REST_S = 60.0
@@ -70,6 +68,7 @@ _MOST_LOOKED_AT = 16  # pods that wait, in one look
 _MOST_UNDER_WAY = 512  # of a tenant
 _MOST_BACK = 16  # pods, or groups, that are tried without
 _MOST_WORK = 50_000  # pods that may go, each looked at for each that waits, in one look
+_WORK_PER_S = 5000  # by a tenant, in vain, in the long run: 25 us each, 1 ms a member of a group
 _MOST_KEPT = 1024  # kinds of pods that ask again later
 _importance_of = attrgetter("pod_info.pod.priority")
 
@@ -111,12 +110,13 @@ class _Rest(NamedTuple):
 
 @dataclass(slots=True)
 class _Turns:
-    """Of a tenant: when a pod of it was looked at last, its evictions, and since when it may have
-    others evicted again; the same where its pods were gone (`tries` in a row) before they had what
-    was taken back for them.
+    """Of a tenant: when a pod of it was looked at last, its evictions, looks in vain (`work`), and
+    since when it may have others evicted again; the same where its pods were gone (`tries` in a
+    row) before they had what was taken back for them.
     """
 
     pace: Allowance
+    work: Allowance
     looked_at: float = float("-inf")
     open_at: float = float("-inf")
     asks_at: float = float("-inf")
@@ -211,7 +211,8 @@ class Reclaiming:
         found = self._tenants.get(tenant)
         if found is None:
             pace = Allowance(self._at_once, self._per_s, _LONGEST_REST_S)
-            found = self._tenants[tenant] = _Turns(pace)
+            work = Allowance(_MOST_WORK, _WORK_PER_S, _LONGEST_REST_S)
+            found = self._tenants[tenant] = _Turns(pace, work)
         return found
 
     def _may_be_lent(self, line: RefusedTogether, reasons: frozenset[Reason]) -> bool:
@@ -261,11 +262,11 @@ class Reclaiming:
         state = self._state
         ledger = self._ledger
         pod_id = item.pod_id
-        pod_info = item.pod_info
-        tenant = ledger.tenant_of_pod(pod_info)
+        tenant = ledger.tenant_of_pod(item.pod_info)
         if tenant is None:
             return
-        self._turns_of(tenant).looked_at = now
+        turns = self._turns_of(tenant)
+        turns.looked_at = now
         members = state.queue.groups.starting_with(item)
         whole = as_one([one.pod_info for one in members]).pod
         totals = state.fleet.allocatable_total(ledger.tree.of_parts)
@@ -274,12 +275,14 @@ class Reclaiming:
         asked = charge_of(whole)
         claimant = Claimant(tenant, whole.priority, asked)
         taken, places, within_own = self._found(members, claimant, candidates, going)
-        if not places or not (taken or within_own):
+        in_vain = not places or not (taken or within_own)
+        if in_vain:
             self._wait(item, now)  # what comes free is for whoever is next in fair order
+        if in_vain or (len(taken) > self._at_once and now < self._large_at):
+            work = len(candidates) + 40 * len(members)
+            turns.open_at = max(turns.open_at, now + turns.work.take(now, work))
             return
-        if len(taken) > self._at_once and now < self._large_at:
-            return
-        why = self._why(tenant, taken, pod_info)
+        why = self._why(tenant, taken, item.pod_info)
         gone = frozenset(one.pod_id for one in taken)
         awaited = set(gone)
         for one in members:
@@ -292,9 +295,8 @@ class Reclaiming:
                     one.pod_id, one.pod_info, place.cluster, place.node, frozenset(awaited), why
                 )
             )
-        kind = _kind_of(item)
         self._under_way[pod_id] = _Reclaim(
-            now + _LONGEST_S, asked, tuple(awaited), tuple(places), tenant, kind
+            now + _LONGEST_S, asked, tuple(awaited), tuple(places), tenant, _kind_of(item)
         )
         self._charge(tenant, len(taken), now)
         state.counters[COUNTER, tenant] += len(taken)

@@ -1,13 +1,17 @@
 """Quota that was lent comes back: who is ordered away for whom, how often, and what becomes of what they leave."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from dispatcher.scheduling.core import reclaiming
 from dispatcher.scheduling.quota import QuotaLedger
+from dispatcher.scheduling.tenants.reclaim import Candidate, Claimant, victims
+from dispatcher.scheduling.tenants.tree import TenantTree
 from shared.messages import DONE, OF_CLUSTER, REFUSED, AnyIntent, Bind, Evict
 from shared.model.labels import LabelSelector
 from shared.model.objects import PodDisruptionBudget
@@ -197,6 +201,30 @@ def test_where_very_many_kinds_of_pods_wait_there_is_a_look_more_rarely(monkeypa
     world.run(5)
     assert world.placed("red") == 0
     world.run(10)
+    assert world.placed("red") == 1
+
+
+def test_a_tenant_whose_pods_ask_in_vain_is_looked_at_the_more_rarely_the_more_that_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each time the pod is of another kind, of which none has asked yet."""
+    monkeypatch.setattr(reclaiming, "_WORK_PER_S", 1)
+    monkeypatch.setattr(reclaiming, "_MOST_WORK", 50)
+    world = World(team("vain", 10), team("red", 4), team("blue", 2), room=(8, 8))
+    world.come(*(f"blue-{at}" for at in range(16)))
+    looked = list[str]()
+
+    def spied(tree: TenantTree, claimant: Claimant, candidates: Iterable[Candidate]) -> list[Candidate] | None:
+        looked.append(claimant.tenant)
+        return victims(tree, claimant, candidates)
+
+    monkeypatch.setattr(reclaiming, "victims", spied)
+    for at in range(1, 31):
+        world.submit(world.built("vain-1").memory(f"{91 + at}Gi").build())
+        world.run(2)
+    assert 0 < looked.count("vain") <= 6, "16 at first, and one a second"
+    world.come("red-1")
+    world.run(5)
     assert world.placed("red") == 1
 
 

@@ -192,10 +192,10 @@ def found_and_needed(
     found = _found(reclaiming, members, claimant, candidates, going)
     taken, places, _ = found
     for but in (None, *dict.fromkeys(one.unit for one in taken)) if places else ():
-        gone = [*going, *(one.pod_id for one in taken if one.unit != but)]
-        with reclaiming.aside(gone):
+        fewer = [one for one in taken if one.unit != but]
+        with reclaiming.aside([*going, *(one.pod_id for one in fewer)]):
             over = reclaiming._ledger.exceeded(claimant.tenant, claimant.asked, None)
-        there = {} if over else reclaiming._places_without(members, gone)
+        there = {} if over else reclaiming._places_without(members, going, fewer)
         assert (len(there) == len(members)) is (but is None)
     return found
 
