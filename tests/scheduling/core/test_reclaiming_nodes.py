@@ -203,7 +203,7 @@ def found_and_needed(
 _found = Reclaiming._found
 
 
-@settings(max_examples=examples(30), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=examples(100), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(
     nominal=st.lists(st.integers(0, 6), min_size=3, max_size=3),
     room=st.lists(st.integers(1, 4), min_size=2, max_size=5),
