@@ -1,5 +1,5 @@
-"""`global-dispatcher config check`: every problem of dispatcher.yaml or agent.yaml with its file,
-line and key.
+"""`global-dispatcher config check`: every problem of dispatcher.yaml, agent.yaml or a tenants file
+with its file, line and key.
 """
 
 import sys
@@ -11,6 +11,7 @@ from dispatcher.cli.output import Output, print_value
 from dispatcher.config import ConfigError, Problem, load_config, plugin_registry
 from dispatcher.config.agent_file import agent_yaml_problems, is_agent_file
 from dispatcher.config.document import read_document
+from dispatcher.config.tenants import is_tenants_file, read_tenants
 from dispatcher.service.errors import ExitCode
 
 
@@ -24,6 +25,8 @@ def check(file: Path, output: Output) -> int:
         document = read_document(file)
         if is_agent_file(document):
             problems = agent_yaml_problems(document)
+        elif is_tenants_file(document):
+            read_tenants(file)
         else:
             notes = load_config(file, registry=plugin_registry(), reach=True).notes
     except ConfigError as error:

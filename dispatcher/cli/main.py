@@ -258,7 +258,11 @@ for _query in (clusters, nodes, pods, queue, rebalance, doctor):
 @config_app.command("check")
 def config_check(
     file: Annotated[
-        Path, typer.Argument(help="dispatcher.yaml, or agent.yaml where the agent is to run.")
+        Path,
+        typer.Argument(
+            help="dispatcher.yaml; agent.yaml where the agent is to run; or a tenants file, but "
+            "for the names of clusters in it."
+        ),
     ],
     output: Out = Output.TABLE,
 ) -> None:

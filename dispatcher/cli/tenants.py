@@ -202,11 +202,11 @@ def _asked(file: Path, namespace: str, priority: int | None) -> dict[str, str]:
     from agents.kube.convert import pod_in_full
 
     manifest = _manifest(file)
-    kind = str(manifest.get("kind"))
+    kind = str(manifest.get("kind", ""))
     if kind not in _TEMPLATES:
         known = ", ".join(_TEMPLATES)
         raise CommandError(
-            f"{file}: kind {kind[:60]!r} makes no pods; known: {known}", ExitCode.USAGE
+            f"{file}: kind {kind[:60]!r} is none of those that are read: {known}", ExitCode.USAGE
         )
     template: Any = manifest
     for key in _TEMPLATES[kind]:
@@ -214,14 +214,14 @@ def _asked(file: Path, namespace: str, priority: int | None) -> dict[str, str]:
     if not isinstance(template, Mapping):
         path = ".".join(_TEMPLATES[kind])
         raise CommandError(f"{file}: {path} is missing", ExitCode.USAGE)
-    of = manifest.get("metadata") or {}
+    of = _map(file, manifest, "metadata")
     meta = {
         "name": "checked",
         "namespace": "checked",
-        **(template.get("metadata") or {}),
+        **_map(file, template, "metadata"),
         "uid": "checked",
     }
-    spec = _as_stored(template.get("spec") or {})
+    spec = _as_stored(_map(file, template, "spec"))
     pod = pod_in_full(json.dumps({"spec": spec, "metadata": meta}, default=str).encode())
     if pod is None or pod.problems:
         why = "; ".join(pod.problems) if pod else "it cannot be read"
@@ -233,6 +233,13 @@ def _asked(file: Path, namespace: str, priority: int | None) -> dict[str, str]:
         "priority": str(pod.priority if priority is None else priority),
         "replicas": str(replicas),
     }
+
+
+def _map(file: Path, of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = of.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise CommandError(f"{file}: {key} must be a map of keys", ExitCode.USAGE)
+    return value
 
 
 def _as_stored(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -262,7 +269,8 @@ def _manifest(file: Path) -> Mapping[str, Any]:
         text = sys.stdin.read(_MOST_BYTES) if str(file) == "-" else file.read_text()[:_MOST_BYTES]
         found = [one for one in yaml.safe_load_all(text) if one is not None]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise CommandError(f"{file}: {error}", ExitCode.USAGE) from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CommandError(f"{file}: {why}", ExitCode.USAGE) from None
     if len(found) != 1 or not isinstance(found[0], Mapping):
         raise CommandError(f"{file}: must hold one object, not {len(found)}", ExitCode.USAGE)
     return found[0]

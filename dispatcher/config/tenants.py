@@ -32,6 +32,12 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,6})?) ?%")
 _NAMESPACE = re.compile(r"(?:[a-z0-9][-a-z0-9]{0,62}/)?(?:\*|[a-z0-9][-a-z0-9]{0,62}\*?)")
 
 
+def is_tenants_file(document: Document) -> bool:
+    """Whether this is a tenants file: dispatcher.yaml names one with its key `tenants`."""
+    data = document.data
+    return isinstance(data, dict) and ("default" in data or isinstance(data.get("tenants"), list))
+
+
 def read_tenants(path: FilePath, clusters: Sequence[str] = ()) -> tuple[Tenant, ...]:
     """The tenants of a file, the default one last; ConfigError with everything that is wrong with
     it.

@@ -283,6 +283,14 @@ def test_config_check_tells_every_problem(tmp_path: Path) -> None:
     assert [one["key"] for one in told["problems"]] == ["http.prt", "clusters[0].name", "clusters[0].kubeconfig"]
 
 
+def test_config_check_takes_a_tenants_file_by_itself(tmp_path: Path) -> None:
+    file = tmp_path / "tenants.yaml"
+    file.write_text("tenants:\n- {name: a, namespaces: [a], nominal: {cpu: 4Gi}}\n")
+    assert f"{file}:2: tenants[0].nominal.cpu: 4Gi of cpu" in run("config", "check", str(file)).stderr
+    file.write_text("default: {nominal: {cpu: 4}}\n")
+    assert run("config", "check", str(file)).stdout == f"{file}: ok\n"
+
+
 def test_of_the_shipped_file_only_the_clusters_are_missing() -> None:
     shown = run("config", "check", "configs/dispatcher.yaml")
     assert [line.split(": ")[1:3] for line in shown.stderr.splitlines()] == [["clusters", "none is listed"]]
@@ -347,7 +355,9 @@ TEMPLATE = {"template": {"spec": POD}}
             "Frees     1 of cpu has to come free in tenant all",
         ),
         ({"kind": "Pod", "spec": POD}, (), ExitCode.OK, "Not on    nodes of cluster west"),
-        ({"kind": "Service", "spec": {}}, (), ExitCode.USAGE, "kind 'Service' makes no pods; known: Pod,"),
+        ({"kind": "Service", "spec": {}}, (), ExitCode.USAGE, "kind 'Service' is none of those that are read: Pod,"),
+        ({"kind": "Pod", "metadata": [1], "spec": POD}, (), ExitCode.USAGE, "metadata must be a map of keys"),
+        ({"kind": "Job", "spec": {"template": {"spec": 5}}}, (), ExitCode.USAGE, "spec must be a map of keys"),
         ({"kind": "Deployment", "spec": {}}, (), ExitCode.USAGE, "spec.template is missing"),
         ({"kind": "Deployment", "spec": {"replicas": "x", **TEMPLATE}}, (), ExitCode.USAGE, "must be a whole number"),
     ],
