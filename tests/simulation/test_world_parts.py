@@ -267,7 +267,11 @@ def test_one_agent_is_given_by_another_what_a_pod_brings_unless_the_way_is_cut(*
     assert [(one.giver, one.asker, one.name) for one in came] == ([] if cut else [("north", "west", "shared")])
 
 
-@pytest.mark.parametrize(("kept", "code"), [([FOR_EVER], 200), ([], 422)], ids=["it gets one more", "it loses one"])
+@pytest.mark.parametrize(
+    ("kept", "code"),
+    [([FOR_EVER], 200), ([], 422), ([{**FOR_EVER, "tolerationSeconds": 5}], 200), ([{**FOR_EVER, "effect": ""}], 422)],
+    ids=["it gets one more", "it loses one", "for another time", "one is another"],
+)
 def test_tolerations_of_a_pod_may_be_added_alone(kept: list[dict[str, object]], code: int) -> None:
     api = server()
     pod = plain_pod("a", "default", 100)
