@@ -7,7 +7,8 @@ import pytest
 
 from shared.model.tenant import Share, Tenant
 from tests.simulation.acts import plain_pod, spread_by_zone
-from tests.simulation.judges import groups
+from tests.simulation.faults import OF_TEAM, OF_WEST, team
+from tests.simulation.judges import groups, tolerations
 from tests.simulation.judges.copies import Collected, NothingLost, OnceAnAttempt, SourceOutlives
 from tests.simulation.judges.court import Judge
 from tests.simulation.judges.facts import CLAIM, EPOCH, PREFIX, PROXY, SOURCE_UID, Facts
@@ -570,4 +571,38 @@ def test_a_claim_that_a_group_holds_for_long_is_found(s: float, found: int) -> N
     scene.source("a0", marks=OF_TRAIN)
     scene.now += s
     scene.judge.tick(200.0)
+    assert len(scene.judge.found) == found
+
+
+GIVEN, OTHER = ({"key": one.key, "operator": "Exists", "effect": "NoSchedule"} for one in (OF_TEAM, OF_WEST))
+
+
+@pytest.mark.parametrize(
+    ("has", "changed_s", "found"),
+    [((), None, 1), ((GIVEN,), None, 0), ((OTHER,), None, 1), ((), 1.0, 0), ((), 30.0, 1)],
+    ids=["nothing", "it", "another", "nothing, as it was given none a moment ago", "nothing, as it was long ago"],
+)
+def test_a_claim_without_what_the_tenant_gives_is_found(
+    has: tuple[Object, ...], changed_s: float | None, found: int
+) -> None:
+    scene = Scene(tolerations.GivenFirst)
+    scene.fleet.sizes = Sizes(tenants=team(600, "team", OF_TEAM))
+    if changed_s is not None:
+        scene.fleet.tenants_before = [(scene.now - changed_s, TEAM)]
+    pod = plain_pod("a", "team", 300)
+    pod["metadata"]["uid"], pod["status"], pod["spec"]["tolerations"] = "uid-a", {}, list(has)
+    scene.write("north", "user", "create", None, pod)
+    claimed = {**pod, "metadata": {**pod["metadata"], "annotations": {CLAIM: "west"}}}
+    scene.write("north", AGENT, "patch", pod, claimed)
+    assert len(scene.judge.found) == found
+
+
+@pytest.mark.parametrize(
+    ("by", "added", "found"), [(AGENT, GIVEN, 0), (AGENT, OTHER, 1), ("user", OTHER, 0)], ids=["given", "not", "own"]
+)
+def test_a_toleration_that_the_tenant_does_not_give_is_found(by: str, added: Object, found: int) -> None:
+    scene = Scene(tolerations.GivenByTenant)
+    scene.fleet.sizes = Sizes(tenants=team(600, "team", OF_TEAM))
+    pod = scene.source("a")
+    scene.write("north", by, "patch", pod, {**pod, "spec": {**pod["spec"], "tolerations": [added]}})
     assert len(scene.judge.found) == found

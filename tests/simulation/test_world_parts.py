@@ -265,3 +265,18 @@ def test_one_agent_is_given_by_another_what_a_pod_brings_unless_the_way_is_cut(*
     with sim_client():
         live(story, seed=1)
     assert [(one.giver, one.asker, one.name) for one in came] == ([] if cut else [("north", "west", "shared")])
+
+
+@pytest.mark.parametrize(
+    ("kept", "code"),
+    [([FOR_EVER], 200), ([], 422), ([{**FOR_EVER, "tolerationSeconds": 5}], 200), ([{**FOR_EVER, "effect": ""}], 422)],
+    ids=["it gets one more", "it loses one", "for another time", "one is another"],
+)
+def test_tolerations_of_a_pod_may_be_added_alone(kept: list[dict[str, object]], code: int) -> None:
+    api = server()
+    pod = plain_pod("a", "default", 100)
+    pod["spec"]["tolerations"] = [FOR_EVER]
+    api.ask("user", "POST", f"{NAMESPACES}/default/pods", pod)
+    has = api.pods()[0]["spec"]["tolerations"][len([FOR_EVER]) :]
+    more = [*kept, *has, {"key": "example.com/team", "operator": "Exists"}]
+    assert api.ask("agent", "PATCH", f"{NAMESPACES}/default/pods/a", {"spec": {"tolerations": more}})[0] == code

@@ -280,8 +280,9 @@ class ApiServer:
             old, new = obj["spec"], made["spec"]
             if old.get("nodeName") != new.get("nodeName"):
                 return status(422, "spec: Forbidden: pod updates may not change nodeName", "Invalid")
-            if any(one not in (new.get("tolerations") or ()) for one in old.get("tolerations") or ()):
-                return status(422, "spec.tolerations: Forbidden: existing toleration can not be modified", "Invalid")
+            if any(one not in _but_seconds(new) for one in _but_seconds(old)):
+                problem = "existing toleration can not be modified except its tolerationSeconds"
+                return status(422, f"spec.tolerations: Forbidden: {problem}", "Invalid")
         elif place.resource in FOLLOWING.values() and (fixed := _unchangeable(obj, made)):
             return status(422, f"{fixed}: Invalid value: field is immutable", "Invalid")
         meta, was = made["metadata"], obj["metadata"]
@@ -369,6 +370,11 @@ def _precondition(obj: Object, given: Object) -> Reply | None:
     if given.get("resourceVersion") not in (None, "", meta["resourceVersion"]):
         return status(409, "the object has been modified; please apply your changes to the latest version", "Conflict")
     return None
+
+
+def _but_seconds(spec: Object) -> list[Object]:
+    """Tolerations without their times, which alone may change."""
+    return [{**one, "tolerationSeconds": None} for one in spec.get("tolerations") or ()]
 
 
 def _tolerate(spec: Object) -> None:
