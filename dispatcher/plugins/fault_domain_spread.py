@@ -22,7 +22,7 @@ App is ours.
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -308,12 +308,13 @@ class FaultDomainSpread(CountedPlugin[_State]):
         key = selection_key(pod)
         # the domain that its group is tried in is all the ground that hard constraints know
         only_in = bounds_of(pod_info) if rules[0].hard else None
-        open_clusters_of = cache(partial(self._open_clusters, pod_info, fleet))
+        honored = {rule.honor_taints for rule in rules}
+        open_by_taints = {one: self._open_clusters(pod_info, fleet, one) for one in honored}
         found = list[ConstraintDomains]()
         for rule in rules:
             selecting = pod if rule.honor_affinity and key is not None else None
             tolerance = Tolerance.read(pod_info, fleet) if rule.honor_taints else None
-            open_ = open_clusters_of(rule.honor_taints)
+            open_ = open_by_taints[rule.honor_taints]
             asked = (
                 selecting and key,
                 tolerance and (tolerance.kinds, tolerance.of.tobytes()),
