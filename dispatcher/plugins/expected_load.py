@@ -165,22 +165,9 @@ class ExpectedArgs(FadeArgs):
         return 100.0 / (_FULL * sum(weight for _, weight in self.signals))
 
 
-def _by_readings(columns: SignalLoad, surge: float) -> Floats:
-    """[rows] utilisation with the pod, without chance; not a number where it is unknown."""
-    part0 = _part(columns.capacity0)
-    part1 = _part(columns.capacity1)
-    mean = columns.mean.astype(np.float64)
-    usual = columns.usual.astype(np.float64)
-    settling = usual * _share(columns.settling0, part0, columns.settling1, part1)
-    coming = usual * _share(
-        columns.settling0 + columns.more0, part0, columns.settling1 + columns.more1, part1
-    )
-    found: Floats = _measured(columns.used.astype(np.float64), mean, settling, coming, surge)
-    return found
-
-
-def _by_requests(columns: SignalLoad) -> Floats:
+def _by_requests(load: Load, args: ExpectedArgs) -> Floats:
     """[rows] utilisation with the pod; far above 1 where nothing can be allocated."""
+    columns = load.columns
     part0 = _part(columns.capacity0)
     part1 = _part(columns.capacity1)
     found: Floats = columns.usual.astype(np.float64) * _share(
@@ -189,11 +176,21 @@ def _by_requests(columns: SignalLoad) -> Floats:
     return found
 
 
-def _with_chance(load: Load, args: ExpectedArgs) -> Floats:
+def _by_readings(load: Load, args: ExpectedArgs) -> Floats:
+    """[rows] utilisation with the pod, and chance; not a number where it is unknown."""
     columns = load.columns
+    part0 = _part(columns.capacity0)
+    part1 = _part(columns.capacity1)
+    mean = columns.mean.astype(np.float64)
+    usual = columns.usual.astype(np.float64)
+    settling = usual * _share(columns.settling0, part0, columns.settling1, part1)
+    coming = usual * _share(
+        columns.settling0 + columns.more0, part0, columns.settling1 + columns.more1, part1
+    )
+    used = columns.used.astype(np.float64)
     doubt = _doubt(load.now - columns.sampled_at, args.stale_s, args.chance)
     drawn = _drawn(columns.rank, columns.nonzero0, _salt(args.seed, load.now))
-    found: Floats = _by_readings(columns, args.surge) + doubt * drawn
+    found: Floats = _measured(used, mean, settling, coming, args.surge) + doubt * drawn
     return found
 
 
@@ -213,7 +210,7 @@ class ExpectedLoad(LoadScore):
 
     name: ClassVar[str] = "ExpectedLoad"
     ARGS = ExpectedArgs
-    formula = LoadFormula(_with_chance, lambda load, args: _by_requests(load.columns), _score)
+    formula = LoadFormula(_by_readings, _by_requests, _score)
 
     def __init__(self, **args: Any) -> None:
         super().__init__(**args)

@@ -51,6 +51,7 @@ from dispatcher.scheduling.framework.value_columns import Column, fields
 from dispatcher.scheduling.rules.eligibility import (
     LabelMasks,
     TaintMasks,
+    Tolerance,
     clusters_key,
     selection_key,
     tolerations_key,
@@ -61,7 +62,6 @@ from dispatcher.scheduling.rules.spread import (
     ConstraintCounts,
     ConstraintDomains,
     KnownDomains,
-    area_of,
     spread_key,
 )
 from dispatcher.scheduling.rules.spread_args import (
@@ -73,7 +73,6 @@ from dispatcher.scheduling.rules.spread_args import (
     constraints,
     system_defaults,
 )
-from dispatcher.scheduling.rules.spread_domains import with_domains
 from shared.messages.pod_cache import PodCache
 from shared.model.pod import Pod, SpreadConstraint
 from shared.model.reasons import Reasons
@@ -309,41 +308,22 @@ class FaultDomainSpread(CountedPlugin[_State]):
         key = selection_key(pod)
         # the domain that its group is tried in is all the ground that hard constraints know
         only_in = bounds_of(pod_info) if rules[0].hard else None
+        honored = {rule.honor_taints for rule in rules}
+        open_by_taints = {one: self._open_clusters(pod_info, fleet, one) for one in honored}
         found = list[ConstraintDomains]()
-        selected: Bools | None = None
-        open_by_taints = dict[bool, Bools | None]()
         for rule in rules:
-            selects = rule.honor_affinity and key is not None
-            if rule.honor_taints not in open_by_taints:
-                open_by_taints[rule.honor_taints] = self._open_clusters(
-                    pod_info, fleet, rule.honor_taints
-                )
+            selecting = pod if rule.honor_affinity and key is not None else None
+            tolerance = Tolerance.read(pod_info, fleet) if rule.honor_taints else None
             open_ = open_by_taints[rule.honor_taints]
-            if not rule.honor_taints:
-                rows = partial(self._rows, pod if selects else None, fleet, open_, only_in)
-                asked = (
-                    key if selects else None,
-                    None if open_ is None else open_.tobytes(),
-                    only_in,
-                )
-                found.append(
-                    self._known.area_of(
-                        rule, pod, fleet, levels, (asked, rows) if any(asked) else None
-                    )
-                )
-                continue
-            eligible = with_domains(
-                fleet, levels, None if open_ is None else _in_clusters(open_, fleet)
+            asked = (
+                selecting and key,
+                tolerance and (tolerance.kinds, tolerance.of.tobytes()),
+                None if open_ is None else open_.tobytes(),
+                only_in,
             )
-            if selects:
-                if selected is None:
-                    selected = self._masks.selected(pod, fleet, slice(0, fleet.n))
-                eligible = eligible & selected
-            if only_in is not None:
-                eligible = np.isin(np.arange(fleet.n), rows_in(only_in, fleet)) & eligible
-            found.append(
-                area_of(rule, pod, fleet, eligible & self._taints.tolerated(pod_info, fleet))
-            )
+            rows = partial(self._rows, selecting, tolerance, fleet, open_, only_in)
+            selects = (asked, rows) if any(asked) else None
+            found.append(self._known.area_of(rule, pod, fleet, levels, selects))
         return tuple(found)
 
     def _open_clusters(
@@ -357,20 +337,25 @@ class FaultDomainSpread(CountedPlugin[_State]):
     def _rows(
         self,
         selecting: Pod | None,
+        tolerance: Tolerance | None,
         fleet: FleetView,
         open_: Bools | None,
         only_in: Domains | None,
     ) -> RowList:
-        """The live rows of `open_` clusters and of the domains that a pod selects, ascending."""
+        """The live rows of `open_` clusters and of the domains that a pod selects and whose taints
+        it tolerates, ascending.
+        """
         if only_in is not None:
             rows = rows_in(only_in, fleet)
             if selecting is not None:
                 rows = rows[self._masks.selected(selecting, fleet, rows)]
-        elif selecting is None:
-            return np.flatnonzero(fleet.nodes.live if open_ is None else _in_clusters(open_, fleet))
-        else:
+        elif selecting is not None:
             rows = self._masks.rows(selecting, fleet)
-        return rows if open_ is None else rows[open_[fleet.nodes.cluster[rows]]]
+        else:
+            rows = np.flatnonzero(fleet.nodes.live)
+        if open_ is not None:
+            rows = rows[open_[fleet.nodes.cluster[rows]]]
+        return rows if tolerance is None else rows[self._taints.tolerated(tolerance, fleet)[rows]]
 
     def refresh(
         self, state: _State | Refuse | Skip, pod_info: PodInfo, fleet: FleetView
@@ -459,12 +444,6 @@ def _key_of_ground(pod_info: PodInfo, rules: Sequence[SpreadConstraint]) -> tupl
     taints = pod.tolerations and any(rule.honor_taints for rule in rules)
     bounds = only_in is not None and any(rule.hard for rule in rules) and only_in
     return selection_key(pod), clusters_key(pod_info), taints and tolerations_key(pod_info), bounds
-
-
-def _in_clusters(open_: Bools, fleet: FleetView) -> Bools:
-    """[n] the live rows of these clusters."""
-    mask: Bools = fleet.nodes.live & open_[fleet.nodes.cluster]
-    return mask
 
 
 def _counted(areas: Sequence[ConstraintDomains], fleet: FleetView) -> tuple[ConstraintCounts, ...]:

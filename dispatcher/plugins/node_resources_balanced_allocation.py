@@ -29,11 +29,11 @@ from dispatcher.scheduling.framework import (
 )
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.plugin_args import RESOURCE_NAMES, Args
+from dispatcher.scheduling.rules.requests import is_judged
 from dispatcher.scheduling.rules.whole import EXACT, plus
 from shared.model.pod import Pod
-from shared.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, is_scalar
+from shared.model.resources import CPU, MEMORY
 
-_ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _HALF = MAX_SCORE / 2
 
 
@@ -105,7 +105,7 @@ class NodeResourcesBalancedAllocation(Score[Pod]):
         return [
             (column, asked)
             for name, column, asked in amounts
-            if column is not None and (name in _ALWAYS or (asked and is_scalar(name)))
+            if column is not None and is_judged(name, asked)
         ]
 
 

@@ -45,19 +45,18 @@ from dispatcher.scheduling.framework.plugin_args import (
     shown,
     texts,
 )
-from dispatcher.scheduling.rules.requests import nonzero_request
+from dispatcher.scheduling.rules.requests import is_judged, nonzero_request
 from dispatcher.scheduling.rules.room import MOST_TOLD, lacking_codes
 from dispatcher.scheduling.rules.whole import EXACT, percent, plus
 from shared.model.node import Node
 from shared.model.pod import Pod
 from shared.model.reasons import Reasons
-from shared.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended, is_scalar
+from shared.model.resources import CPU, MEMORY, PODS, is_extended
 
 LEAST: Final = "LeastAllocated"
 MOST: Final = "MostAllocated"
 RATIO: Final = "RequestedToCapacityRatio"
 _NONZERO = (CPU, MEMORY)  # rows of fleet.nodes.nonzero
-_ALWAYS = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
 class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -239,7 +238,7 @@ class NodeResourcesFit(RoomFilter[_Asked], Score[_Asked]):
         for name, weight in self._resources:
             column = fleet.axis.column(name)
             asked = _expected(pod, name)
-            if column is None or not _has_part(name, asked) or asked >= EXACT:
+            if column is None or not is_judged(name, asked) or asked >= EXACT:
                 return self._score_any(pod, fleet, rows)
             used = (
                 fleet.nodes.nonzero[_NONZERO.index(name)]
@@ -258,7 +257,7 @@ class NodeResourcesFit(RoomFilter[_Asked], Score[_Asked]):
         for name, weight in self._resources:
             column = fleet.axis.column(name)
             asked = _expected(pod, name)
-            if column is None or not _has_part(name, asked):
+            if column is None or not is_judged(name, asked):
                 continue
             allocatable = fleet.nodes.allocatable[column][rows]
             value = self._value(_with_pod(fleet, rows, column, name, asked), allocatable)
@@ -333,11 +332,6 @@ def _expected(pod: Pod, resource: str) -> int:
     if resource in _NONZERO:
         return nonzero_request(pod)[_NONZERO.index(resource)]
     return pod.requests.get(resource, 0)
-
-
-def _has_part(resource: str, asked: int) -> bool:
-    """Whether a resource counts in the mean, where the node has it."""
-    return resource in _ALWAYS or (asked > 0 and is_scalar(resource))
 
 
 def _with_pod(fleet: FleetView, rows: Rows, column: int, resource: str, asked: int) -> Ints:

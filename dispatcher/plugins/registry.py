@@ -6,7 +6,7 @@ the runtime loads it and passes it to `build` and to the check of profiles.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from dispatcher.plugins.cluster_allowed import ClusterAllowed
 from dispatcher.plugins.cluster_refused import ClusterRefused
@@ -136,23 +136,13 @@ class PluginSpec:
         return self.factory(values, context) if self.factory else self.plugin(**values)
 
 
-def _priority_sort(args: Mapping[str, Any], context: PluginContext) -> Plugin:
-    return PrioritySort(context.quota, **args)
-
-
-class _OfTenants(Protocol):
-    def __call__(self, ledger: QuotaLedger) -> Plugin: ...
-
-
-def _of_tenants(plugin: _OfTenants) -> Factory:
-    def made(args: Mapping[str, Any], context: PluginContext) -> Plugin:
-        return plugin(context.quota)
-
-    return made
+def _of_tenants(plugin: Callable[..., Plugin]) -> Factory:
+    """Of one that reads the quota and the places of tenants."""
+    return lambda args, context: plugin(context.quota, **args)
 
 
 _SPECS = (
-    PluginSpec(PrioritySort, SortArgs, factory=_priority_sort),
+    PluginSpec(PrioritySort, SortArgs, factory=_of_tenants(PrioritySort)),
     PluginSpec(SchedulingGates),
     PluginSpec(TenantPriority, factory=_of_tenants(TenantPriority)),
     PluginSpec(TenantQuota, factory=_of_tenants(TenantQuota)),

@@ -63,7 +63,9 @@ def asked_anew(state: FleetState, clauses: list[Requirement], pod_info: PodInfo,
     for clause in clauses:
         assert kept.masks.clause(clause, view, rows).tolist() == [clause.matches(one.labels) for one in alive]
     hard = [untolerated(pod_info.pod.tolerations, one.taints) for one in alive]
-    assert kept.taint_masks.tolerated(pod_info, view)[rows].tolist() == [one is None for one in hard]
+    assert kept.taint_masks.tolerated(Tolerance.read(pod_info, view), view)[rows].tolist() == [
+        one is None for one in hard
+    ]
     told = kept.taints.filter(kept.verdicts, view, rows).tolist()
     assert [code and state.reasons.why(code).argument for code in told] == [str(one) if one else 0 for one in hard]
     found = [state.domain_values("zone")[code] if code >= 0 else None for code in state.domain("zone")[rows].tolist()]

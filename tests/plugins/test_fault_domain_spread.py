@@ -231,6 +231,17 @@ def test_hard_spread_takes_a_cordon_of_a_cluster_as_a_taint(honored: bool, want:
     assert list(reasons(heeding("ClusterAllowed"), asking, state)) == want
 
 
+def test_hard_spread_that_honors_taints_goes_by_those_that_nodes_have_now() -> None:
+    state = fleet(a=[node("n1").labels(zone="x"), node("n2").labels(zone="y").taint("dedicated")])
+    put(state, web("t"), "a", "n1")
+    plugin = make("FaultDomainSpread")
+    asking = web().set(spread=(SpreadConstraint("zone", honor_taints=True),))
+    assert reasons(plugin, asking, state) == {}
+    assert reasons(plugin, asking.tolerates("dedicated", operator="Exists"), state) == {"n1": FULL}
+    state.put_node("a", node("n2").labels(zone="y").build())
+    assert reasons(plugin, asking, state) == {"n1": FULL}
+
+
 @pytest.mark.parametrize(
     ("asking", "want"),
     [

@@ -35,6 +35,10 @@ def test_fit_names_what_is_insufficient(there: PodBuilder, asked: PodBuilder, wa
     assert reasons(make("NodeResourcesFit"), asked, state) == ({"n1": want} if want else {})
 
 
+def test_fit_refuses_no_node_where_there_is_none() -> None:
+    assert reasons(make("NodeResourcesFit"), pod().cpu(1).request(GPU, 1), fleet(a=[])) == {}
+
+
 # What kube-scheduler's own tests say of a node of 10m CPU, 20 bytes, 5 of resource a, 20 of storage.
 A, B, OWN, HUGE = "example.com/aaa", "example.com/bbb", "kubernetes.io/something", "hugepages-2Mi"
 FULL: dict[str, str | int] = {"cpu": "10m", "memory": 20, A: 5, "ephemeral-storage": 20, HUGE: 5, "pods": 32}

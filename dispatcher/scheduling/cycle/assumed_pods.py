@@ -16,7 +16,6 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import (
     CycleState,
-    FleetView,
     Plugin,
     PodInfo,
     Refuse,
@@ -29,7 +28,6 @@ from dispatcher.scheduling.framework.points import (
     Faults,
     Plan,
     PluginError,
-    Restores,
     books_many,
     explained,
     guarded,
@@ -90,7 +88,6 @@ class AssumedPods:
             one for one in plan.reserves if books_many(one) and one not in plan.pod_plugins
         ]
         self._reserved: dict[PodId, Book] = {}
-        self._charges = [(one, _charging(one)) for one in plan.reserves]
 
     def skips(self, plugin: Plugin, answer_of: Callable[[str], object]) -> bool:
         """Whether PreFilter of a filter or score has answered SKIP for the class, so that it books
@@ -343,13 +340,13 @@ class AssumedPods:
         """Book with every Reserve plugin, by what it said `again` if it did; `row` is -1 while the
         node is not known.
         """
-        for plugin, charge in self._charges:
+        for plugin in self.plan.reserves:
             same = again.get(plugin.name)
             try:
                 if same is not None:
                     guarded(plugin, same)
                 else:
-                    guarded(plugin, charge, pod_info, row, self.view)
+                    guarded(plugin, plugin.restore, pod_info, row, self.view)
             except PluginError as error:
                 self._faults.note(error)
 
@@ -384,10 +381,3 @@ class AssumedPods:
 
 def _nothing() -> None:
     """Nothing was booked."""
-
-
-def _charging(plugin: Reserve) -> Callable[[PodInfo, int, FleetView], object]:
-    """How a plugin books what is so already: a pod that no cycle of ours has decided."""
-    if isinstance(plugin, Restores):
-        return plugin.restore
-    return lambda pod_info, row, fleet: plugin.reserve(CycleState(), pod_info, row, fleet)

@@ -291,8 +291,14 @@ class Reserve(Plugin[S]):
     ) -> Callable[[], object] | None:
         """Give back what reserve booked; the pod may be a later version of that one, with the same
         requests. May return what books the very same again, for a pod that was only supposed gone;
-        None: `restore` does, else `reserve`.
+        None: `restore` does.
         """
+
+    def restore(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
+        """Book what is already so, of a pod that no cycle of ours has decided, without the right to
+        refuse; `row`: -1 if its node is not known. By default as `reserve` does.
+        """
+        self.reserve(CycleState(), pod_info, row, fleet)
 
     def batch_key(self, key: Hashable) -> Hashable:
         """What of its `class_key` pods have in common that `fits` and `reserve_all` may be handed

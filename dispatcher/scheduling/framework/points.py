@@ -106,15 +106,6 @@ def guarded(
 
 
 @runtime_checkable
-class Restores(Protocol):
-    """A Reserve plugin that can book a pod found bound, without the right to refuse."""
-
-    def restore(self, pod_info: PodInfo, row: int, fleet: FleetView) -> None:
-        """Book what is already so."""
-        ...
-
-
-@runtime_checkable
 class ReservesMany(Protocol):
     """A Reserve plugin that checks and books many pods at once: they are of one class, but for what
     its own `batch_key` leaves out. `state`: what PreFilter answered for that class; None where it

@@ -267,9 +267,8 @@ class TaintMasks:
     def __init__(self) -> None:
         self._tables = TaintTables(_tolerating, np.bool_, True)
 
-    def tolerated(self, pod_info: PodInfo, fleet: FleetView) -> Bools:
-        """[n] whether the pod tolerates all taints of the node that keep new pods away."""
-        tolerance = Tolerance.read(pod_info, fleet)
+    def tolerated(self, tolerance: Tolerance, fleet: FleetView) -> Bools:
+        """[n] whether it tolerates all taints of the node that keep new pods away."""
         return tolerance.at(self._tables.of(tolerance.kinds), fleet, slice(None))
 
 

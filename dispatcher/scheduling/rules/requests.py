@@ -2,7 +2,7 @@
 
 from dispatcher.scheduling.framework import PodInfo
 from shared.model.pod import Pod
-from shared.model.resources import CPU, MEMORY, PODS
+from shared.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_scalar
 
 # kube-scheduler's DefaultMilliCPURequest and DefaultMemoryRequest: what a pod without requests is
 # taken to use.
@@ -24,6 +24,12 @@ def expected_request(pod_info: PodInfo) -> tuple[int, int]:
     else as above.
     """
     return pod_info.counts_as or nonzero_request(pod_info.pod)
+
+
+def is_judged(resource: str, asked: int) -> bool:
+    """Whether a resource has a part in how full a node is, where the node has it."""
+    always = resource in (CPU, MEMORY, EPHEMERAL_STORAGE)
+    return always or (asked > 0 and is_scalar(resource))
 
 
 def requested(pod: Pod) -> list[tuple[str, int]]:

@@ -121,9 +121,8 @@ def _codes_of(
         ]
         return np.asarray(made, dtype=np.uint16)[pair_of.reshape(-1)]
     bits = len(wanted)
-    met = np.flatnonzero(np.bincount(short)).tolist()
-    table = np.zeros(met[-1] + 1, dtype=np.uint16)
-    lacking = [kind for kind in met if kind]
+    lacking = [kind for kind in np.flatnonzero(np.bincount(short)).tolist() if kind]
+    table = np.zeros(max(lacking, default=0) + 1, dtype=np.uint16)
     table[lacking] = [
         _code(wanted, kind & ((1 << bits) - 1), kind >> bits, fleet) for kind in lacking
     ]

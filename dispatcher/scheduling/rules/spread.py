@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dispatcher.scheduling.framework import Bools, FleetView, Ints, SmallInts
+from dispatcher.scheduling.framework import FleetView, Ints, SmallInts
 from dispatcher.scheduling.framework.domain_counts import MaxCount, RuleCount, least_count
 from dispatcher.scheduling.framework.lifecycle import RowList
 from dispatcher.scheduling.framework.memory import window_of
@@ -195,21 +195,6 @@ class ConstraintCounts:
         }
 
 
-def area_of(
-    one: SpreadConstraint, pod: Pod, fleet: FleetView, eligible: Bools
-) -> ConstraintDomains:
-    """A constraint of `pod` on the nodes; `eligible`: [n] the live rows whose pods and domains have
-    a part in it.
-    """
-    return _area(one, pod, domains_of(topology_key(one.key, pod), fleet, eligible))
-
-
-def _area(one: SpreadConstraint, pod: Pod, domains: Domains) -> ConstraintDomains:
-    return ConstraintDomains(
-        one, domains, int(counts_itself(one, pod)), pods_beside(pod, one.selector)
-    )
-
-
 class KnownDomains:
     """The areas of constraints that go by nodes alone: by their domains, their labels and their
     names. What they are is found once for all pods that ask for the same, until a node changes; so
@@ -253,7 +238,8 @@ class KnownDomains:
         self._known[level, levels, selection] = found
         if len(self._known) > _MOST_AREAS:
             self._known.popitem(last=False)
-        return _area(one, pod, found)
+        own = int(counts_itself(one, pod))
+        return ConstraintDomains(one, found, own, pods_beside(pod, one.selector))
 
     def _select(
         self,
@@ -287,8 +273,8 @@ def counts_itself(one: SpreadConstraint, pod: Pod) -> bool:
 
 
 def spread_key(one: SpreadConstraint, pod: Pod) -> Hashable:
-    """Everything of a constraint and of its pod that `area_of` and `ConstraintCounts.of` look at,
-    but the namespace.
+    """Everything of a constraint and of its pod that `KnownDomains.area_of` and
+    `ConstraintCounts.of` look at, but the namespace.
     """
     counted = selector_key(pod, one.selector)
     policies = (one.honor_affinity, one.honor_taints)

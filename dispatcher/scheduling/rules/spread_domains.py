@@ -131,7 +131,7 @@ class Domains:
 
 
 def domains_of(level: str, fleet: FleetView, eligible: Bools) -> Domains:
-    """`eligible`: as of `spread.area_of`."""
+    """`eligible`: [n] the live rows whose pods and domains have a part in it."""
     domain = fleet.topology.domain(level)
     having = rows_with(level, fleet)
     eligible = eligible & (domain >= 0)
@@ -178,9 +178,9 @@ def domains_on(
     return Domains(level, domain, present, counted, like)
 
 
-def with_domains(fleet: FleetView, levels: Sequence[str], base: Bools | None = None) -> Bools:
-    """[n] the live rows, or those of `base`, that have domains of all `levels`."""
-    found = fleet.nodes.live if base is None else base
+def with_domains(fleet: FleetView, levels: Sequence[str]) -> Bools:
+    """[n] the live rows that have domains of all `levels`."""
+    found = fleet.nodes.live
     for level in levels:
         found = found & (fleet.topology.domain(level) >= 0)
     return found

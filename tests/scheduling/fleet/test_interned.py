@@ -8,7 +8,7 @@ import pytest
 from dispatcher.scheduling.fleet.interned import GROWTH, LEAST, Interned
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.rules import eligibility
-from dispatcher.scheduling.rules.eligibility import TaintMasks
+from dispatcher.scheduling.rules.eligibility import TaintMasks, Tolerance
 from shared.model.names import ZONE
 from shared.model.node import Node, Taint
 from shared.model.pod import Toleration
@@ -65,14 +65,14 @@ def test_taints_that_are_gone_are_judged_by_nobody(monkeypatch: pytest.MonkeyPat
         return untolerated(tolerations, taints)
 
     monkeypatch.setattr(eligibility, "untolerated", judge)
-    assert masks.tolerated(placed, view_of(state)).tolist() == [True, True]
+    assert masks.tolerated(Tolerance.read(placed, view_of(state)), view_of(state)).tolist() == [True, True]
     for at in range(10 * MOST):
         state.put_node("a", marked(at))
-    assert masks.tolerated(placed, view_of(state)).tolist() == [False, True]
+    assert masks.tolerated(Tolerance.read(placed, view_of(state)), view_of(state)).tolist() == [False, True]
     assert len(judged) <= MOST + 2
     state.put_node("a", marked(-1, "n2"))
     before = len(judged)
-    assert masks.tolerated(placed, view_of(state)).tolist() == [False, False]
+    assert masks.tolerated(Tolerance.read(placed, view_of(state)), view_of(state)).tolist() == [False, False]
     assert len(judged) == before + 1  # the one set that is new
 
 

@@ -11,9 +11,7 @@ from dispatcher.scheduling.fleet.usual import learnt
 from dispatcher.scheduling.fleet.view import view_of
 from dispatcher.scheduling.framework import memory
 from dispatcher.scheduling.framework.domain_counts import Logarithms, least_count
-from dispatcher.scheduling.rules.spread import area_of
 from dispatcher.scheduling.rules.spread_domains import domains_of, with_domains
-from shared.model.pod import SpreadConstraint
 from tests.builders import fleet, node, pod, put, reading
 
 
@@ -42,7 +40,7 @@ def spread(state: FleetState) -> Any:
 def least(state: FleetState) -> Any:
     """How few pods a host has."""
     seen = view_of(state)
-    hosts = area_of(SpreadConstraint("host"), pod().build(), seen, with_domains(seen, ())).domains
+    hosts = domains_of("host", seen, with_domains(seen, ()))
     present, span = hosts.present, hosts.span
     told = ([9, 7, *[5] * 9, 3], [9, 1, *[5] * 8, 0, 3])
     return [least_count(np.asarray(counts), present, *span) for counts in told]
