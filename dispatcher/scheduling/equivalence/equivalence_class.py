@@ -22,7 +22,7 @@ look further than one row are reported after those of all others. Batches (`batc
 worth keeping (`placing`) are not here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -281,30 +281,8 @@ class EquivalenceClass(PlaceFinder):
             *(column.evaluator for column in self._static.active),
             *(one for one in self.evaluators if not one.skipped),
         )
-        extras = [
-            (one.role.explainer, one.role.plugin.depends, one.state)
-            for one in active
-            if one.role.explainer
-        ]
-        self.row_explainers = tuple(
-            [
-                (plugin, state)
-                for plugin, depends, state in extras
-                if plugin and depends in _ROW_ALONE
-            ]
-        )
-        explainers = [
-            (one.role.explainer, one.state, one.role.plugin.depends)
-            for one in self._beyond_row
-            if one.role.explainer
-        ]
-        self.fleet_explainers = tuple(
-            [
-                (plugin, state)
-                for plugin, state, depends in explainers
-                if plugin and depends not in _ROW_ALONE
-            ]
-        )
+        self.row_explainers = _explainers(active, by_row=True)
+        self.fleet_explainers = _explainers(self._beyond_row, by_row=False)
 
     @property
     def beyond_row(self) -> Sequence[PluginEvaluator]:
@@ -464,6 +442,16 @@ class EquivalenceClass(PlaceFinder):
     def explainers(self) -> Explainers:
         """See `PlaceFinder`."""
         return self.fleet_explainers
+
+
+def _explainers(some: Iterable[PluginEvaluator], *, by_row: bool) -> Explainers:
+    return tuple(
+        [
+            (one.role.explainer, one.state)
+            for one in some
+            if one.role.explainer and (one.role.plugin.depends in _ROW_ALONE) is by_row
+        ]
+    )
 
 
 def _score_at(one: StaticColumn | PluginEvaluator) -> int:

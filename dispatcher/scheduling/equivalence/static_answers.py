@@ -7,7 +7,7 @@ all columns of classes that are alike to every such plugin (`StaticAnswers`). Re
 that uses them is: the rows whose node changed, or all.
 """
 
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 
 import numpy as np
@@ -344,7 +344,7 @@ class StaticAnswersCache:
             defaultdict(PodCache)
         )
         self._parts: PodCache[tuple[Hashable, ...], StaticAnswers] = PodCache()
-        self._filters: OrderedDict[tuple[StaticColumn, ...], StaticFilters] = OrderedDict()
+        self._filters: PodCache[tuple[StaticColumn, ...], StaticFilters] = PodCache(_LEAST_KEPT)
 
     def part(self, key: ClassKey, *, by_node: bool = False) -> StaticAnswers:
         """The shared part of the class of a key; `by_node`: without what rests on clusters alone."""
@@ -367,11 +367,8 @@ class StaticAnswersCache:
         """What these columns refuse together: parts that differ in what others say share it."""
         found = self._filters.get(columns)
         if found is None:
-            while len(self._filters) >= _LEAST_KEPT:
-                self._filters.popitem(last=False)
-            found = self._filters[columns] = StaticFilters(columns, self)
-        else:
-            self._filters.move_to_end(columns)
+            found = StaticFilters(columns, self)
+            self._filters.put(columns, found, 0)
         return found
 
     def column(self, role: PluginRole, key: Hashable, size: int = 0) -> StaticColumn:

@@ -212,7 +212,7 @@ class NodeTable(NodeColumns):
             store.allocatable[column, at] = [node.allocatable.get(resource, 0) for node in nodes]
         self._labels.add(rows, nodes)
         for row, node in zip(rows, nodes, strict=True):
-            self._images.replace(row, None, node)
+            self._images.move(row, None, node)
             self._metrics.replace(row, node)
             self._features.replace(row, node)
         self._total = home.total = None
@@ -232,7 +232,7 @@ class NodeTable(NodeColumns):
             node.allocatable.get(resource, 0) for resource in self.axis.names
         ]
         self._labels.replace(row, before.labels if before else {}, node.labels)
-        self._images.replace(row, before, node)
+        self._images.move(row, before, node)
         self._metrics.replace(row, node)
         self._features.replace(row, node)
         self._total = self._clusters[self._cluster_name(row)].total = None
@@ -256,7 +256,7 @@ class NodeTable(NodeColumns):
                 amounts = [node.allocatable.get(resource, 0) for resource in self.axis.names]
                 store.allocatable[:, row] = amounts
             if before is None or before.images is not node.images:
-                self._images.replace(row, before, node)
+                self._images.move(row, before, node)
             if before is None or before.metrics is not node.metrics:
                 self._metrics.replace(row, node)
             if before is None or before.features != node.features:
@@ -299,7 +299,7 @@ class NodeTable(NodeColumns):
         home.listed = None
         node = self._nodes[row]
         self._labels.replace(row, node.labels if node else {}, {})
-        self._images.replace(row, node, None)
+        self._images.move(row, node, None)
         self._metrics.replace(row, None)
         self._features.replace(row, None)
         self._nodes[row] = None
@@ -503,7 +503,7 @@ class NodeTable(NodeColumns):
 
     def image_sizes(self, image: str) -> Ints:
         """[n] bytes of an image on each node, 0 where it is not."""
-        return self._images.sizes(image, self._nodes)
+        return self._images.values(image, self._nodes)
 
     def nodes_with_image(self, image: str) -> int:
         """How many nodes have an image."""

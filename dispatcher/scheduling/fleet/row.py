@@ -25,6 +25,9 @@ from dispatcher.scheduling.framework.derived import Derived
 from dispatcher.scheduling.rules.requests import expected_request, nonzero_request, requested
 from shared.model.signals import SignalAxis
 
+# columns of amounts that move with pods
+_AMOUNTS = ("allocatable", "requested", "nonzero", "recent", "settling")
+
 
 @dataclass(slots=True)
 class RowFacts:
@@ -36,13 +39,13 @@ class RowFacts:
 
     rows: Sequence[int]
     now: float
+    signals: SignalColumns
+    sources: Sequence[Mapping[str, str]]
     allocatable: Ints
     requested: Ints
     nonzero: Ints
     recent: Ints
     settling: Ints
-    signals: SignalColumns
-    sources: Sequence[Mapping[str, str]]
 
     @classmethod
     def of(cls, fleet: FleetState, row: int) -> "RowFacts":
@@ -51,13 +54,9 @@ class RowFacts:
         return cls(
             (row,),
             fleet.now,
-            fleet.allocatable[:, at].copy(),
-            fleet.requested[:, at].copy(),
-            fleet.nonzero[:, at].copy(),
-            fleet.recent[:, at].copy(),
-            fleet.settling[:, at].copy(),
             SignalColumns.of_row(fleet, row),
             (fleet.sources_of(row),),
+            **{name: getattr(fleet, name)[:, at].copy() for name in _AMOUNTS},
         )
 
     def alone(self, place: int) -> "RowFacts":
@@ -66,13 +65,9 @@ class RowFacts:
         return RowFacts(
             self.rows[at],
             self.now,
-            self.allocatable[:, at],
-            self.requested[:, at],
-            self.nonzero[:, at],
-            self.recent[:, at],
-            self.settling[:, at],
             self.signals.rows(at),
             self.sources[at],
+            **{name: getattr(self, name)[:, at] for name in _AMOUNTS},
         )
 
 
@@ -86,41 +81,34 @@ class FactSheet:
         self.pod_info = pod_info
         self.axis = fleet.axis
         self.rows = rows
-        self.allocatable = cells_at(fleet.allocatable, rows)
-        self.requested = cells_at(fleet.requested, rows)
-        self.nonzero = cells_at(fleet.nonzero, rows)
-        self.recent = cells_at(fleet.recent, rows)
-        self.settling = cells_at(fleet.settling, rows)
+        self.amounts = [cells_at(getattr(fleet, name), rows) for name in _AMOUNTS]
         self.signals = SignalColumns.of(fleet).rows(rows)
         self.source_set = fleet.source_set[rows]
         self.source_sets = fleet.source_sets
 
     @cached_property
-    def _amounts(self) -> tuple[Ints, Ints, Ints]:
-        """What one pod takes: by resource, by nonzero request, and until readings show it."""
-        asked = np.zeros(len(self.requested), dtype=np.int64)
+    def _taken(self) -> list[Ints]:
+        """What one pod takes of each of the amounts."""
+        asked = np.zeros(len(self.amounts[1]), dtype=np.int64)
         for resource, amount in requested(self.pod_info.pod):
             column = self.axis.column(resource)
             if column is not None and column < len(asked):
                 asked[column] = amount
-        nonzero = nonzero_request(self.pod_info.pod)
-        expected = expected_request(self.pod_info)
-        return asked, np.asarray(nonzero, dtype=np.int64), np.asarray(expected, dtype=np.int64)
+        nonzero = np.asarray(nonzero_request(self.pod_info.pod), dtype=np.int64)
+        expected = np.asarray(expected_request(self.pod_info), dtype=np.int64)
+        return [np.zeros(1, dtype=np.int64), asked, nonzero, nonzero, expected]
 
     def facts(self, rows: Sequence[int], pods: Sequence[int]) -> RowFacts:
         """The facts of rows, each of which has taken so many pods of the batch."""
-        at, (asked, more, settles) = np.searchsorted(self.rows, rows), self._amounts
+        at = np.searchsorted(self.rows, rows)
         times = np.asarray(pods, dtype=np.int64)
+        before = zip(_AMOUNTS, self.amounts, self._taken, strict=True)
         return RowFacts(
             rows,
             self.now,
-            self.allocatable[:, at],
-            self.requested[:, at] + asked[:, None] * times,
-            self.nonzero[:, at] + more[:, None] * times,
-            self.recent[:, at] + more[:, None] * times,
-            self.settling[:, at] + settles[:, None] * times,
             self.signals.rows(at),
             [self.source_sets[code] for code in self.source_set[at].tolist()],
+            **{name: amount[:, at] + one[:, None] * times for name, amount, one in before},
         )
 
 

@@ -2,7 +2,6 @@
 answers would be stale with each of their pods.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -84,7 +83,7 @@ class OnePasses:
         self._clusters: PodCache[_Name, tuple[int, ClusterAnswers]] = PodCache(_MOST_MET)
         self._all_skipped: PodCache[_Name, _Asked] = PodCache(_MOST_KEPT)
         self._some_active: PodCache[_Name, _Asked] = PodCache(_MOST_KEPT)
-        self._groups: OrderedDict[Hashable, RuleGroups] = OrderedDict()
+        self._groups: PodCache[Hashable, RuleGroups] = PodCache(_MOST_GROUPS, _GROUP_BYTES)
         self._groups_at = -1
         self._lineups: PodCache[tuple[int, ...], Lineup] = PodCache(_MOST_GROUPS)
         self._room = LowCapacityIndex(fleet)
@@ -245,21 +244,15 @@ class OnePasses:
                 return None
             rules.append(told)
         name = name_of(lineup.policies, rules, lineup.columns)
-        found = self._groups.pop(name, None)
+        found = self._groups.get(name)
         if found is None:
             partitions = self._classes.static_answers.partitions
             found = rule_groups(self._fleet, partitions, lineup.policies, rules, lineup.columns)
         if found is not None:
-            self._groups[name] = found
-            self._fit_groups()
+            self._groups.most = self._at_most(_MOST_GROUPS)
+            # put again: it may have come to tell more numbers apart
+            self._groups.put(name, found, found.nbytes)
         return found
-
-    def _fit_groups(self) -> None:
-        """Forget those unused for longest. Each may have come to tell more numbers apart."""
-        most = self._at_most(_MOST_GROUPS)
-        used = sum([one.nbytes for one in self._groups.values()])
-        while len(self._groups) > 1 and (len(self._groups) > most or used > _GROUP_BYTES):
-            used -= self._groups.popitem(last=False)[1].nbytes
 
 
 def _by_requests(role: PluginRole) -> bool:

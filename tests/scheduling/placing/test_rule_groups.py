@@ -218,8 +218,8 @@ def test_numbers_on_hosts_of_many_kinds_make_no_more_groups_than_pay(
     state = fleet(a=[node(f"n{at}").cpu(8).labels(zone="xyz"[at % 3]) for at in range(NODES)])
     for at in range(hosts):
         put(state, pod(f"old{at}").labels(app=f"old{at}"), "a", f"n{at}")
-    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state)
     monkeypatch.setattr(passes, "_GROUP_BYTES", 2**16)
+    scheduler = Scheduler(DEFAULT_PROFILE, build(DEFAULT_PROFILE, PluginContext()), state)
     for at in range(6):
         assert isinstance(scheduler.schedule(spread_by(at, hosts), ("a", f"p{at}")), Decision)
     kept = scheduler._passes._groups.values()
