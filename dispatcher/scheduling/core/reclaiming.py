@@ -438,7 +438,7 @@ class Reclaiming:
             group = whole_group_id(occupant.pod_info)
             target = self._evictions.target_of(occupant)
             if target is not None and target.terminating:
-                if len(leaving) < _MOST_KEPT:
+                if target.ends_in_s <= _LONGEST_S and len(leaving) < _MOST_KEPT:
                     leaving[pod_id] = self._leaving.get(pod_id, now)
                 continue
             if target is None or not self._may_go(occupant, now):
