@@ -11,8 +11,8 @@ annotation that says no. One that has never started (`Evict.unstarted`) is delet
 the Eviction API counts no budget for a pod that is Pending.
 
 A pod that uses what its tenant has borrowed gives it back (`Evict.reclaimed`) whatever its
-priority, through the Eviction API as well; only one of ours. Its own word does not count there: who
-borrows could keep what is not his else.
+priority, through the Eviction API as well; only one of ours. Its own word does not count there, nor
+a grace period of more than 10 minutes: who borrows could keep what is not his else.
 """
 
 import msgspec
@@ -39,6 +39,7 @@ from shared.model import names
 from shared.model.starting import not_started
 
 _GONE = Answer(DONE, "the pod is gone")
+_MOST_GRACE_S = 600  # of who gives quota back, which is kept for somebody for 900 s
 
 
 def evict(intent: Evict, local: Local, now: Moment) -> Procedure[Outcome]:
@@ -72,7 +73,8 @@ def _let_go(intent: Evict, look: pods.Lookup, local: Local, now: Moment) -> Proc
         told = events.not_started
         why = intent.moved
     elif intent.reclaimed:
-        answer = yield from _evicted(intent)
+        wanted = look.pod.spec.termination_grace_period_seconds if look.pod is not None else None
+        answer = yield from _evicted(intent, wanted or 0)
         told = events.reclaimed
         why = intent.reclaimed
     else:
@@ -145,13 +147,18 @@ def _kept(intent: Evict, pod: LivePod) -> Answer | None:
     return None
 
 
-def _evicted(intent: Evict) -> Procedure[Answer]:
-    """Ask the Eviction API. done: it is on its way. refused: by a budget or the server."""
+def _evicted(intent: Evict, grace_s: int = 0) -> Procedure[Answer]:
+    """Ask the Eviction API. done: it is on its way. refused: by a budget or the server. `grace_s`:
+    what the pod asks for, of which it gets _MOST_GRACE_S at most.
+    """
+    options: dict[str, object] = {"preconditions": {"uid": intent.pod.uid}}
+    if grace_s > _MOST_GRACE_S:
+        options["gracePeriodSeconds"] = _MOST_GRACE_S
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"namespace": intent.pod.namespace, "name": intent.pod.name},
-        "deleteOptions": {"preconditions": {"uid": intent.pod.uid}},
+        "deleteOptions": options,
     }
     path = pods.path(intent.pod.namespace, intent.pod.name, "eviction")
     request = Request("POST", path, msgspec.json.encode(body))

@@ -38,6 +38,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     scheduling_gates: tuple[dict[str, str], ...] | None = None
     volumes: tuple[_Volume, ...] | None = None
     preemption_policy: str | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class _Condition(msgspec.Struct):

@@ -29,6 +29,7 @@ from dispatcher.scheduling.tenants.reclaim import (
 from shared.messages.pod_cache import PodCache
 from shared.model.pod import PodId
 
+LONGEST_S = 900.0  # that quota is kept for a pod whose victims do not leave
 _SPARED_S = 60.0  # so long who was not evicted is not asked again
 _MOST_KEPT = 1024  # pods that were not evicted, or that leave
 _AT_ONCE = 2000  # charges in a piece
@@ -37,7 +38,7 @@ _AT_ONCE = 2000  # charges in a piece
 @dataclass(slots=True)
 class _Look:
     """What a look has found: pods that may go by themselves, of groups that go as a whole, groups
-    some of whose pods have to stay, or until when each has to run, and pods on their way out.
+    some of whose pods have to stay, or until when each has to run, and pods that will have left soon.
     """
 
     now: float
@@ -109,7 +110,8 @@ class Borrowers:
         group = whole_group_id(occupant.pod_info)
         target = self._evictions.target_of(occupant)
         if target is not None and target.terminating:
-            look.leaving.append(pod_id)
+            if target.ends_in_s <= LONGEST_S:
+                look.leaving.append(pod_id)
             return
         if target is None or not self._may_go(occupant, look.now):
             look.staying.add(group)

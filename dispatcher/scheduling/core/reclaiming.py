@@ -11,7 +11,7 @@ reclaim the same. For a pod within its tenant's own that fits once all those hav
 done, and nobody goes.
 
 It ends: each victim is ordered away once for one claimant, what is kept is given up if an eviction
-is refused, if the pod finds no place all the same or is gone, or after `_LONGEST_S`, `_LEFT_S` once
+is refused, if the pod finds no place all the same or is gone, or after `LONGEST_S`, `_LEFT_S` once
 all victims have left; pods like it ask again after a pause that doubles, or once their tenant has
 clearly less, and its tenant after such a pause where it is gone. Evictions are paced:
 `timing.reclaims_per_s`, and 50 times as many at once, for all and for each tenant. However many go
@@ -28,7 +28,7 @@ from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
 
-from dispatcher.scheduling.core.borrowers import Borrowers
+from dispatcher.scheduling.core.borrowers import LONGEST_S, Borrowers
 from dispatcher.scheduling.core.evictions import Evictions
 from dispatcher.scheduling.core.full_nodes import FullNodes
 from dispatcher.scheduling.core.state import CoreState
@@ -61,7 +61,6 @@ _LINES_PER_S = 5000  # kinds of pods that wait, about 20 us each; of more a look
 _AT_ONCE_S = 50.0
 _LONGEST_REST_S = 600.0
 _OTHERS_REST_S = 60.0
-_LONGEST_S = 900.0  # that quota is kept for a pod whose victims do not leave
 _LEFT_S = 60.0  # once they have left
 _PAUSE = Backoff(10.0, 600.0)
 _MOST_LOOKED_AT = 16  # pods that wait, in one look
@@ -296,7 +295,7 @@ class Reclaiming:
                 )
             )
         self._under_way[pod_id] = _Reclaim(
-            now + _LONGEST_S, asked, tuple(awaited), tuple(places), tenant, _kind_of(item)
+            now + LONGEST_S, asked, tuple(awaited), tuple(places), tenant, _kind_of(item)
         )
         self._charge(tenant, len(taken), now)
         state.counters[COUNTER, tenant] += len(taken)
@@ -305,7 +304,7 @@ class Reclaiming:
     def going(self, now: float) -> list[PodId]:
         """Who counts as gone, and goes for nobody else."""
         ordered = [one for known in self._under_way.values() for one in known.victims]
-        leaving = [one for one, since in self.borrowers.leaving.items() if now - since < _LONGEST_S]
+        leaving = [one for one, since in self.borrowers.leaving.items() if now - since < LONGEST_S]
         return [*dict.fromkeys((*ordered, *leaving))]
 
     def _charge(self, tenant: str, count: int, now: float) -> None:

@@ -227,6 +227,18 @@ def test_the_borrowers_own_word_does_not_keep_what_was_lent() -> None:
     assert world.do(reclaim(world.submit(pod))).verdict == DONE
 
 
+@pytest.mark.parametrize("moved", [False, True])
+@pytest.mark.parametrize("asked_s", [600, 31_536_000])
+def test_a_borrower_has_ten_minutes_to_go_at_most_and_who_is_moved_all_of_its_own(asked_s: int, moved: bool) -> None:
+    world = World()
+    ref = victim(world, terminationGracePeriodSeconds=asked_s)
+    assert world.do(move(ref) if moved else reclaim(ref)).verdict == DONE
+    pod = world.api.pod("web")
+    assert pod is not None
+    own = 30  # what the API model gives where nothing is asked for
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == (own if moved or asked_s == 600 else 600)
+
+
 @pytest.mark.parametrize(
     ("spec", "want"),
     [({"schedulerName": "default-scheduler"}, REFUSED), ({"nodeName": "n2"}, STALE)],

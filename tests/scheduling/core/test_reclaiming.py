@@ -468,6 +468,16 @@ def test_nobody_goes_for_what_others_leave_already() -> None:
     assert (world.placed("red"), world.placed("blue"), len(world.evicted)) == (2, 3, 2)
 
 
+def test_others_go_for_what_would_leave_too_late() -> None:
+    """A borrower says himself how long his pod may take to go."""
+    world = lent()
+    going = world.pods["blue-0"] = msgspec.structs.replace(world.pods["blue-0"], terminating=True, ends_in_s=31_536_000)
+    world.report(pods=(going,))
+    world.come("red-1")
+    world.run(5)
+    assert (world.placed("red"), len(world.evicted)) == (1, 1)
+
+
 def test_two_pods_do_not_reclaim_the_same() -> None:
     world = lent()
     world.verdict = "unknown"
