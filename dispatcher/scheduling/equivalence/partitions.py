@@ -2,7 +2,6 @@
 equivalence class.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from dispatcher.scheduling.fleet.fleet import FleetState
 from dispatcher.scheduling.framework import Bools, SmallInts
 from dispatcher.scheduling.framework.kernels import kernel
 from dispatcher.scheduling.framework.memory import untouched, window_of
+from shared.messages.pod_cache import PodCache
 
 MOST_GROUPS = 4096
 _FEW_GROUPS = 64
@@ -171,7 +171,7 @@ class Partitions:
         self._at = -1
         # The arrays are kept with what was made of them, so that no other array can come to have
         # the same id.
-        self._kept: OrderedDict[tuple[int, ...], tuple[Any, Partition | None]] = OrderedDict()
+        self._kept: PodCache[tuple[int, ...], tuple[Any, Partition | None]] = PodCache()
         self._memo: dict[Hashable, Any] = {}
         self._zeros: SmallInts = np.zeros(0, dtype=np.int32)
 
@@ -181,12 +181,10 @@ class Partitions:
         key = tuple(map(id, axes))
         found = self._kept.get(key)
         if found is None:
-            most = max(
-                _LEAST_KEPT, min(_KEPT, _KEPT_BYTES // (_BYTES_PER_ROW * max(1, self._fleet.n)))
-            )
-            while len(self._kept) >= most:
-                self._kept.popitem(last=False)
-            found = self._kept[key] = (tuple(axes), partition_of(axes))
+            found = tuple(axes), partition_of(axes)
+            most = _KEPT_BYTES // (_BYTES_PER_ROW * max(1, self._fleet.n))
+            self._kept.most = max(_LEAST_KEPT, min(_KEPT, most))
+            self._kept.put(key, found, 0)
         return found[1]
 
     def one_group(self) -> SmallInts:
