@@ -303,7 +303,8 @@ def asked_by(one: PodInfo) -> dict[str, int]:
 
 def unit_importance(unit: list[Victim]) -> tuple[Any, ...]:
     first = unit[0].pod_info.pod
-    return -first.priority, len(unit) == 1, first.started or np.inf, first.key, unit[0].pod_id
+    alone = group_id(unit[0].pod_info) is None
+    return -first.priority, alone, -len(unit), first.started or np.inf, first.key, unit[0].pod_id
 
 
 def nodes_of(found: GroupResult) -> list[tuple[str, str] | None]:

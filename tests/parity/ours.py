@@ -30,11 +30,14 @@ CLUSTER = "parity"
 
 
 class OurSide:
-    """One case in our core: nodes, objects and bound pods are in the fleet, pods are judged and booked one by one."""
+    """One case in our core: nodes, objects and bound pods are in the fleet, pods are judged and booked one by one.
+
+    `ids`: of those that run, by namespace/name.
+    """
 
     def __init__(self, case: Case) -> None:
         self.fleet = FleetState()
-        self._ids: dict[str, PodId] = {}
+        self.ids: dict[str, PodId] = {}
         self.fleet.set_cluster(CLUSTER, ready=True, synced=True)
         self._schedulers = {
             name: Scheduler(profile, build(profile, PluginContext()), self.fleet)
@@ -54,10 +57,13 @@ class OurSide:
 
     def book(self, pod: Object, node: str) -> None:
         """Enter a pod where it is; one that has ended takes nothing."""
-        found = _pod({**pod, "spec": {**pod["spec"], "nodeName": node}})
+        found = self._running({**pod, "spec": {**pod["spec"], "nodeName": node}})
         if found is not None and not found.terminal:
-            self._ids[key_of(pod)] = (CLUSTER, found.uid)
+            self.ids[key_of(pod)] = (CLUSTER, found.uid)
             self._schedulers[DEFAULT].restore((CLUSTER, found.uid), PodInfo(found, CLUSTER), CLUSTER, node)
+
+    def _running(self, pod: Object) -> Pod | None:
+        return _pod(pod)
 
     def _keep(self, objects: Iterable[Object]) -> None:
         for obj in objects:
@@ -69,7 +75,7 @@ class OurSide:
         """What came of a verdict beside the pod's own place: claims have volumes, victims are gone."""
         self._keep(verdict.changed)
         for key in verdict.victims:
-            self._schedulers[DEFAULT].forget(self._ids[key])
+            self._schedulers[DEFAULT].forget(self.ids[key])
 
     def judge(self, pod: Object, only_in: Domains | None = None) -> Verdict:
         """What our core says of a pending pod, on the nodes of a domain if one is given; nothing is booked."""

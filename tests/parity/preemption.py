@@ -7,7 +7,7 @@ from tests.parity.case import Case, Object, key_of
 from tests.parity.oracle.selectors import selects
 
 Cost = tuple[int, int, int, int, str]
-_SHIFT = 2**31
+SHIFT = 2**31
 _MOST_ORDERS = 500
 
 
@@ -25,7 +25,7 @@ def costs(case: Case, preemptor: Object, victims: Iterable[str]) -> set[Cost]:
     highest = max(map(_priority, pods))
     first = min(_start(pod) for pod in pods if _priority(pod) == highest)
     turned = "".join(chr(0x7E - ord(letter)) for letter in first)
-    total = sum(_priority(pod) + _SHIFT for pod in pods)
+    total = sum(_priority(pod) + SHIFT for pod in pods)
     node, most = pods[0]["spec"]["nodeName"], _priority(preemptor)
     lower = [pod for pod in case.bound if pod["spec"]["nodeName"] == node and _priority(pod) < most]
     return {

@@ -3,10 +3,9 @@
 Candidates are all domains where pods of lower priority than every member run. Of a domain all of
 these are supposed gone; if the group fits then, as many as possible stay, those whose eviction a
 PodDisruptionBudget forbids first, each time from the most important down; pods of a group that goes
-as a whole (`Group.whole`) stay or go together, before single pods of equal priority. The domain:
-kube-scheduler's criteria for a node (`rules.victims.badness`), then the narrower level, then its
-name. Domains are tried in the order of the least that their victims can matter, until no other can
-be better than the best so far.
+as a whole (`Group.whole`) stay or go together. The domain: kube-scheduler's criteria for a node
+(`rules.victims.badness`), then the narrower level, then its name. Domains are tried in the order of
+the least that their victims can matter, until no other can be better than the best so far.
 """
 
 from bisect import bisect_right
@@ -29,7 +28,7 @@ from dispatcher.scheduling.fleet.trial import KEPT_S, standing_of
 from dispatcher.scheduling.framework import Bools, Floats, Ints, SmallInts
 from dispatcher.scheduling.framework.group_domain import ANYWHERE, rows_in
 from dispatcher.scheduling.framework.lifecycle import Victim
-from dispatcher.scheduling.framework.pod_info import GroupId, whole_group_id
+from dispatcher.scheduling.framework.pod_info import GroupId, group_id, whole_group_id
 from dispatcher.scheduling.groups.domain_levels import GroupPlace
 from dispatcher.scheduling.groups.members import MOST_DECISIONS, Members, held
 from dispatcher.scheduling.groups.rooms import MOST
@@ -357,8 +356,7 @@ class GroupPreemption:
 
     def _reckoned(self, units: Sequence[Unit], rows: RowList) -> list[Unit] | None:
         """Who has to go by what pods request alone; None if even all of them are not enough. If the
-        group fits once these are gone, they are the very ones that trying would find: who stays
-        here, stays there.
+        group fits once these are gone, trying one by one would find nobody else to stay.
         """
         with self._others_aside():
             room = RoomLeft(self._members.templates, self._fleet, rows)
@@ -425,10 +423,13 @@ def _victim(one: Occupant) -> Victim:
 
 
 def _importance(unit: Unit) -> tuple[object, ...]:
-    """As of its most important pod; groups before single pods."""
+    """As of its most important pod; pods of groups before others, and the larger units of them:
+    kube-scheduler's MoreImportantVictim.
+    """
     first = unit[0]
     priority, started = importance(first)
-    return priority, len(unit) == 1, started, first.pod_info.pod.key, first.pod_id
+    alone = group_id(first.pod_info) is None
+    return priority, alone, -len(unit), started, first.pod_info.pod.key, first.pod_id
 
 
 class RoomLeft:

@@ -53,10 +53,11 @@ class Gang:
 
 @dataclass
 class GroupCase:
-    """A fleet, and the gangs that come one after the other."""
+    """A fleet, and the gangs that come one after the other. `running`: PodGroups of pods that run in the fleet."""
 
     fleet: Case
     gangs: list[Gang]
+    running: list[Object] = field(default_factory=list)
 
 
 @dataclass
@@ -75,6 +76,8 @@ class GroupVerdict:
     shares: dict[str, int | None] = field(default_factory=dict)
     chosen: str | None = None
     message: str = ""
+    emptied: "GroupVerdict | None" = None
+    victims: frozenset[str] = frozenset()
 
     def record(self) -> dict[str, Any]:
         """Plain JSON values."""

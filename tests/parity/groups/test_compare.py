@@ -7,8 +7,9 @@ import pytest
 
 from tests.parity.case import Case
 from tests.parity.groups.case import Gang, GroupCase, GroupVerdict
-from tests.parity.groups.compare import DOMAIN, NARROWER, TIES, GroupReport, examine
+from tests.parity.groups.compare import DOMAIN, NARROWER, TIES, WHOM, GroupReport, examine
 from tests.parity.groups.generate import gangs_case
+from tests.parity.groups.generate_full import full_case
 from tests.parity.groups.oracle import after, oracle_verdict
 from tests.parity.oracle.defaulting import defaulted
 from tests.parity.seeds import SEED
@@ -26,9 +27,12 @@ def read(case: GroupCase) -> tuple[Case, list[Gang]]:
 def told(case: GroupCase) -> tuple[Case, list[GroupVerdict]]:
     """What the oracle says of its gangs, one after the other."""
     fleet, gangs = read(case)
-    now, verdicts = fleet, []
+    now, verdicts = fleet, list[GroupVerdict]()
+    groups = [*case.running, *(gang.group for gang in gangs)]
     for gang in gangs:
-        verdicts.append(oracle_verdict(now, gang))
+        of_group = gang.members[0]["spec"]["schedulingGroup"]
+        gang.placed = [pod["spec"]["nodeName"] for pod in now.bound if pod["spec"].get("schedulingGroup") == of_group]
+        verdicts.append(oracle_verdict(now, gang, groups))
         now = after(now, verdicts[-1])
     return fleet, verdicts
 
@@ -41,6 +45,36 @@ def test_our_core_agrees_with_the_oracle_of_groups() -> None:
     assert set(report.rows) <= {DOMAIN, NARROWER, TIES}
     assert report.counts["whole"] > 3
     assert report.counts["waiting"] > 0
+
+
+def test_our_core_agrees_with_the_oracle_of_evictions() -> None:
+    report = GroupReport()
+    for index in range(2):
+        case = full_case(SEED, f"v{index}")
+        examine(*told(case), report, case.running)
+    assert not report.found, report.differing()
+    assert set(report.rows) <= {DOMAIN, NARROWER, TIES, WHOM}
+    assert report.counts["evict others"] > 1
+
+
+def _fewer(verdict: GroupVerdict) -> None:
+    verdict.victims -= {min(verdict.victims)}
+
+
+def _nobody(verdict: GroupVerdict) -> None:
+    verdict.placed, verdict.shares, verdict.victims, verdict.chosen = {}, {}, frozenset(), None
+
+
+@pytest.mark.parametrize(("changed", "what"), [(_fewer, "victims by the rule of kube-scheduler"), (_nobody, "shares")])
+def test_other_evictions_are_found(changed: Callable[[GroupVerdict], None], what: str) -> None:
+    case = full_case("parity", "v0")
+    fleet, verdicts = told(case)
+    first = next(one for one in verdicts if one.emptied and one.emptied.victims)
+    assert first.emptied is not None
+    changed(first.emptied)
+    report = GroupReport()
+    examine(fleet, verdicts, report, case.running)
+    assert what in {one.what for one in report.found if one.pod == first.gang.key}
 
 
 def _share(verdict: GroupVerdict) -> None:

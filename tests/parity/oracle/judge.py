@@ -47,6 +47,10 @@ class Oracle:
         for place in self.world.places.values():
             place.seats = [seat for seat in place.seats if key_of(seat.pod) not in verdict.victims]
 
+    def allows(self, pod: Object, node: str) -> bool:
+        """Whether no filter refuses it there."""
+        return not self._reasons(pod)[node]
+
     def judge(self, pod: Object) -> Verdict:
         """What kube-scheduler should say."""
         name = key_of(pod)

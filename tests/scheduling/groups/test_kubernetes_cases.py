@@ -1,8 +1,9 @@
 """The cases of kube-scheduler's integration tests for pod groups, by place_group.
 
 They are those of test/integration/scheduler/podgroup of Kubernetes 1.37, each with the name that it has there. What
-they say of the queue (a group without its PodGroup, or without its quorum) is in tests/scheduling/core/test_groups.py;
-composite groups are not served here.
+they say of the queue (a group without its PodGroup, members that come in a cycle) is in
+tests/scheduling/core/test_groups.py. Composite groups are not served here, and the pods of a basic group without a
+topology constraint are decided each by itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from dispatcher.scheduling.cycle.cycle import Decision, Unschedulable
 from dispatcher.scheduling.groups.place_group import place_group
 from shared.model.pod import Group
 from tests.builders import fleet, node, pod, put, selector
+from tests.plugins.storage import bound, storing, using, volume
 from tests.scheduling.cycle.test_what_if import default
 
 
@@ -126,6 +128,12 @@ GANGS = [
         cpu=4,
     ),
     Case(
+        "gang waits for quorum to start, then schedules",
+        ONE,
+        (Come("p1 p2", within="cluster", wait=2), Come("p3", within="cluster", goes="node")),
+        cpu=4,
+    ),
+    Case(
         "gang waits for pod group, then for resources, then schedules",
         ONE,
         (Come("p1 p2 p3", within="cluster", wait=3), Go("blocker", within="cluster", goes="node")),
@@ -140,6 +148,12 @@ GANGS = [
             Go("small-blocker", within="cluster", goes="node"),
         ),
         there={"small-blocker": ("node", 1, 100)},
+        cpu=4,
+    ),
+    Case(
+        "two gangs competing for the same resources shouldn't deadlock, reversed order",
+        ONE,
+        (Come("o1 o2 o3", "pg2", within="cluster", goes="node"), Come("p1 p2 p3", within="cluster", wait=3)),
         cpu=4,
     ),
     Case(
@@ -179,6 +193,19 @@ GANGS = [
         ONE,
         (Come("m1 m2", least=2, priority=50, within="zone", goes="node", evicts="very-low-1 very-low-2"),),
         there=VERY_LOW_AND_LOW,
+        cpu=4,
+    ),
+    Case(
+        "gang pods are unschedulable due to lack of quorum, then scheduled when minCount is decreased",
+        ONE,
+        (Come("p1 p2 p3 p4", least=5, within="cluster", wait=4), Go(least=4, within="cluster", goes="node")),
+        cpu=4,
+    ),
+    Case(
+        "gang pods are unschedulable due to lack of quorum, and remain unschedulable without triggering reschedule "
+        "when minCount is increased",
+        ONE,
+        (Come("p1 p2 p3 p4", least=5, within="cluster", wait=4), Go(least=6, within="cluster", wait=4)),
         cpu=4,
     ),
     Case(
@@ -420,3 +447,16 @@ def test_anti_affinity_is_honored_across_the_cycle(hosts: Sequence[str], placed:
     infos = [one.set(group=group).placed() for one in (repels, pod("plain-pod").cpu(1).labels(app="foo"))]
     results = place_group(default(state), group, [(("a", one.pod.uid), one) for one in infos]).results
     assert {one.pod_info.pod.name: one.node for one in results if isinstance(one, Decision)} == placed
+
+
+@pytest.mark.parametrize(("second", "placed"), [("pvc-1", 0), ("pvc-2", 2)])
+def test_a_claim_for_one_pod_alone_is_held_by_the_member_before(second: str, placed: int) -> None:
+    """Two pods sharing a ReadWriteOncePod claim keep the group waiting, with claims of their own they are placed."""
+    found = [volume(f"pv-{name}") for name in ("pvc-1", "pvc-2")]
+    claims = [bound(name, f"pv-{name}", access_modes=("ReadWriteOncePod",)) for name in ("pvc-1", "pvc-2")]
+    state = storing(*found, *claims, nodes=(node("node-1").cpu(2),))
+    group = Group("PodGroup", "pg", "", 2)
+    names = {"pvc-pod-1": "pvc-1", "pvc-pod-2": second}
+    infos = [using(claim, name=name).cpu(1).set(group=group).placed() for name, claim in names.items()]
+    results = place_group(default(state), group, [(("a", one.pod.uid), one) for one in infos]).results
+    assert sum(isinstance(one, Decision) for one in results) == placed

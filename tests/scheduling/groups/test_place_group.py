@@ -349,6 +349,20 @@ def test_a_group_that_goes_as_a_whole_is_evicted_as_one() -> None:
     assert victims_of(place(where, gang(4, priority=10))) == ["whole-0", "whole-1", "whole-2"]
 
 
+@pytest.mark.parametrize(
+    ("count", "victims"),
+    [(1, ["alone"]), (2, ["alone", "member"]), (3, ["alone", "pair-young-1", "pair-young-2"])],
+)
+def test_groups_stay_before_other_pods_that_are_as_important_the_largest_first(count: int, victims: list[str]) -> None:
+    """However young they are: kube-scheduler's MoreImportantVictim."""
+    where = world(a=rack("r1", 4))
+    low(where[0], "alone", 1, "r1-0")
+    low(where[0], "member", 1, "r1-0", group=Group("PodGroup", "one", "", 1, "cluster"))
+    for at in (1, 2):
+        low(where[0], f"pair-young-{at}", 1, "r1-0", group=Group("PodGroup", "two", "", 2, "cluster", True))
+    assert victims_of(place(where, gang(count, priority=10))) == victims
+
+
 def test_none_of_a_whole_group_is_evicted_where_one_of_it_is_as_important() -> None:
     where = world(a=[*rack("r1", 2, 2)])
     for at in range(2):
