@@ -56,7 +56,11 @@ class RowFacts:
             fleet.now,
             SignalColumns.of_row(fleet, row),
             (fleet.sources_of(row),),
-            **{name: getattr(fleet, name)[:, at].copy() for name in _AMOUNTS},
+            fleet.allocatable[:, at].copy(),
+            fleet.requested[:, at].copy(),
+            fleet.nonzero[:, at].copy(),
+            fleet.recent[:, at].copy(),
+            fleet.settling[:, at].copy(),
         )
 
     def alone(self, place: int) -> "RowFacts":
@@ -129,10 +133,10 @@ class PastRows:
         self.closed = fleet.closed
         self.proxy_taints = fleet.proxy_taints
         self.nodes: Any = _PastNodes(fleet, whole, facts, at)
-        self.topology: Any = _PastTopology(whole.topology, at)
+        self.topology: Any = _PastTopology(whole, "topology", at)
         self.affinity = whole.affinity
-        self.volumes: Any = _PastVolumes(whole.volumes, at)
-        self.images: Any = _PastImages(whole.images, at)
+        self.volumes: Any = _PastVolumes(whole, "volumes", at)
+        self.images: Any = _PastImages(whole, "images", at)
         self.objects = whole.objects
         self.signals = NotedSignals(fleet.signal_axis, facts.signals, fleet.signals.derived)
         self.links = whole.links
@@ -162,9 +166,14 @@ class NotedSignals(SignalView):
 class _PastFacet:
     """A facet of the whole fleet: what is not by row is shown as it is there."""
 
-    def __init__(self, whole: Any, at: RowList) -> None:
-        self._whole = whole
+    def __init__(self, fleet: FleetView, name: str, at: RowList) -> None:
+        self._fleet = fleet
+        self._name = name
         self._at = at
+
+    @cached_property
+    def _whole(self) -> Any:
+        return getattr(self._fleet, self._name)  # made when it is asked for
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._whole, name)
@@ -172,7 +181,7 @@ class _PastFacet:
 
 class _PastNodes(_PastFacet):
     def __init__(self, fleet: FleetState, whole: FleetView, facts: RowFacts, at: RowList) -> None:
-        super().__init__(whole.nodes, at)
+        super().__init__(whole, "nodes", at)
         for name in ("live", "cluster", "ready", "unschedulable", "taint_set", "rank"):
             setattr(self, name, getattr(fleet, name)[at])
         self.allocatable = _column(facts.allocatable, fleet)

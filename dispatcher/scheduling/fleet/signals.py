@@ -1,7 +1,7 @@
 """Live load by signal, as plugins read it: views of the columns of the fleet, or of one row of it."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,14 @@ class SignalColumns(NamedTuple):
     def of_row(cls, columns: NodeColumns, row: int) -> "SignalColumns":
         """Those of one row, copied."""
         at = slice(row, row + 1)
-        every: tuple[Any, ...] = cls.of(columns)
-        return cls(*[one[..., at].copy() for one in every])
+        return cls(
+            columns.used[:, at].copy(),
+            columns.used_at[:, at].copy(),
+            columns.used_mean[:, at].copy(),
+            columns.usual[:, at].copy(),
+            columns.used_variance[:, at].copy(),
+            columns.hot[at].copy(),
+        )
 
     def rows(self, at: slice | Sequence[int] | RowList) -> "SignalColumns":
         """Those of some rows; copied unless `at` is a slice."""
