@@ -223,15 +223,17 @@ class NobodyWaits(Judge):
         if len(members) < fact.least:
             return ""
         cpu = max(cpu_of(pod) for pod in members if pod not in placed)
-        if self._charged(home, fact.namespace, needed * cpu + self._kept_before(fact)):
-            return ""
+        before = self._kept_before(fact)
         rooms: dict[str, int] = {}
         for name in nodes:
             cluster, _, node = name.partition("/")
             if fact.within != "fleet" and there and cluster not in there:
                 continue
+            size = cpu + self.fleet.sidecars.get((cluster, fact.namespace), 0) * (cluster != home)
+            if self._charged(home, fact.namespace, needed * size + before):
+                continue
             domain = "fleet" if fact.within == "fleet" else cluster
-            rooms[domain] = rooms.get(domain, 0) + self._free(cluster, node) // cpu
+            rooms[domain] = rooms.get(domain, 0) + self._free(cluster, node) // size
         return next((domain for domain, room in rooms.items() if room >= needed), "")
 
     def _free(self, cluster: str, name: str) -> int:
