@@ -13,6 +13,8 @@ from localfleet.controlplane.credentials import Pair
 Object = dict[str, Any]
 _IN_FLIGHT = 16
 _TIMEOUT_S = 30.0
+# How a kept connection ends: by the server, or as another thread closes it.
+_ENDED = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 _MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -86,12 +88,13 @@ class Api:
 
         A server may end a kept connection at any time (RFC 9112, section 9.3.1), before or after it
         did what was asked; so may, on a starved machine, another thread that takes a connection
-        with an answer in it for one that ended. So what the second answer says of the first is told
-        as the success that it is: a DELETE finds nothing any more, a create finds the object there.
+        with an answer in it for one that ended, and closes it under this one. So what the second
+        answer says of the first is told as the success that it is: a DELETE finds nothing any more,
+        a create finds the object there.
         """
         try:
             return self.http.request(method, path, **given)
-        except httpx.RemoteProtocolError:
+        except _ENDED:
             if not _harmless_twice(method, given):
                 raise
         again = self.http.request(method, path, **given)
