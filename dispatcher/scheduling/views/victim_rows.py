@@ -22,37 +22,40 @@ def victims_view(core: SchedulerCore, ledger: QuotaLedger, tenant: str) -> Piece
     """
     node = ledger.tree.nodes.get(tenant)
     borrowed = [name for name in sorted(node.quota) if node.borrowed(name)] if node else []
-    if core.reclaiming is None or not borrowed:
+    reclaiming = core.reclaiming
+    if reclaiming is None or node is None or not borrowed:
         return
     generation = ledger.generation  # with another tenants file the list ends
     candidates: Mapping[str, Sequence[Candidate]] = {}
-    for found in core.reclaiming.borrowers.soonest(tenant, borrowed, core.fleet.now):
+    for found in reclaiming.borrowers.soonest(tenant, borrowed, core.fleet.now):
         candidates = found
         yield []
         if ledger.generation != generation:
             return
+    others = [one.name for one in node.root.subtree() if one is not node]
+    reclaims = [one for one in others if policy_of(ledger.tree.nodes[one])[0] != NEVER]
     for resource, some in candidates.items():
         first: _First = {}
-        others = [one.name for one in ledger.tree.nodes[tenant].root.subtree()]
-        others.remove(tenant)
         for at in range(0, len(others), _AT_ONCE):
             names = others[at : at + _AT_ONCE]
-            _look(core, ledger, resource, some, names, first)
+            going = reclaiming.going(core.fleet.now)
+            gone = frozenset(going)
+            with reclaiming.aside(going):
+                left = [one for one in some if one.pod_id not in gone]
+                _look(ledger, resource, left, names, first)
             yield []
             if ledger.generation != generation:
                 return
-        reclaims = [one for one in others if policy_of(ledger.tree.nodes[one])[0] != NEVER]
         whose = {
             "resource": resource_of(resource),
             "of": part.words if (part := part_of(resource)) else "the fleet",
-            "borrowed": format_quota(resource, ledger.tree.nodes[tenant].borrowed(resource)),
+            "borrowed": format_quota(resource, node.borrowed(resource)),
         }
         rows = [_row(core, *which, policy) for (policy, _), which in first.items()]
         yield [{**whose, **row} for row in rows or [_nobody(reclaims, any_may_go=bool(some))]]
 
 
 def _look(
-    core: SchedulerCore,
     ledger: QuotaLedger,
     resource: str,
     candidates: Sequence[Candidate],
@@ -60,17 +63,12 @@ def _look(
     first: _First,
 ) -> None:
     """Note who would go for pods of these tenants."""
-    if core.reclaiming is None:
-        return
-    going = core.reclaiming.going(core.fleet.now)
-    left = [one for one in candidates if one.pod_id not in going]
-    with core.reclaiming.aside(going):
-        for name in names:
-            victims = first_of(ledger.tree, name, resource, left)
-            if victims:
-                policy = policy_of(ledger.tree.nodes[name])[0]
-                key = policy, tuple(one.pod_id for one in victims)
-                first.setdefault(key, (victims, []))[1].append(name)
+    for name in names:
+        victims = first_of(ledger.tree, name, resource, candidates)
+        if victims:
+            policy = policy_of(ledger.tree.nodes[name])[0]
+            key = policy, tuple(one.pod_id for one in victims)
+            first.setdefault(key, (victims, []))[1].append(name)
 
 
 def _row(

@@ -339,12 +339,18 @@ def test_who_has_others_evicted_for_pods_that_are_gone_then_asks_ever_more_rarel
     assert world.placed("red") > 0, "who stays gets what was lent"
 
 
-def test_a_group_that_is_evicted_whole_goes_whole() -> None:
+def with_a_whole_group() -> World:
+    """Three pods of blue that are evicted as a whole, and three more important ones."""
     world = World()
     gang = Group("PodGroup", "gang", whole=True)
     world.submit(*(world.built(f"blue-{at}").set(group=gang).build() for at in range(3)))
     world.run(2)
     world.come(*(f"blue-more-{at}" for at in range(3)), priority=5)
+    return world
+
+
+def test_a_group_that_is_evicted_whole_goes_whole() -> None:
+    world = with_a_whole_group()
     world.come("red-1")
     world.run(20)
     assert sorted(world.names()) == ["blue-0", "blue-1", "blue-2"]

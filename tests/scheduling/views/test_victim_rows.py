@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dispatcher.scheduling.views import victims_view, whole
-from shared.model.pod import Group
 from shared.model.tenant import ANY_PRIORITY, LOWER_PRIORITY, NEVER, Tenant
 from tests.laws.examples import examples
-from tests.scheduling.core.test_reclaiming import World, lent, team
+from tests.scheduling.core.test_reclaiming import World, lent, team, with_a_whole_group
 
 
 def told(world: World, tenant: str = "blue") -> list[str]:
@@ -52,11 +51,7 @@ def test_pods_that_may_not_go_are_no_victims() -> None:
 
 
 def test_a_group_that_goes_whole_is_told_whole() -> None:
-    world = World()
-    gang = Group("PodGroup", "gang", whole=True)
-    world.submit(*(world.built(f"blue-{at}").set(group=gang).build() for at in range(3)))
-    world.run(2)
-    world.come(*(f"blue-more-{at}" for at in range(3)), priority=5)
+    world = with_a_whole_group()
     (row,) = whole(victims_view(world.core, world.ledger, "blue"))
     assert (row["count"], {one["name"] for one in row["pods"]}) == (3, {"blue-0", "blue-1", "blue-2"})
     assert row["text"].endswith("and the others of its group, 3 pods (priority 0), for pods of red")
