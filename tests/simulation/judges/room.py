@@ -1,5 +1,6 @@
 """Promises about room and quota."""
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from fnmatch import fnmatchcase
@@ -20,7 +21,7 @@ from tests.simulation.judges.facts import (
 from tests.simulation.judges.limits import Limit, given_to, limits_of, tenants_since
 from tests.simulation.judges.protocol import UNDER_WAY_S
 from tests.simulation.judges.spread import Spread, spread_of
-from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS
+from tests.simulation.world.apiserver import NAMESPACES, NODES, PODS, ApiServer
 from tests.simulation.world.controllers import tolerates
 from tests.simulation.world.kubelet import Container, cpu_of_node
 from tests.simulation.world.objects import Object, active, condition, cpu_of
@@ -29,23 +30,23 @@ from tests.simulation.world.store import Write
 SIGHT_S = 5.0  # within which a watch shows what others did
 
 
-class NodesHold(Judge):
-    """No bind of ours makes a node promise more than it has, as far as its agent could know."""
-
-    promise = "I3"
+class OfNodes(Judge):
+    """Of nodes as our binds leave them, as far as their agent could know."""
 
     def wrote(self, write: Write) -> None:
         if write.verb != "bind" or not by_product(write.actor) or write.after is None:
             return
         node = write.after["spec"]["nodeName"]
-        if node.startswith(PROXY):
+        if node.startswith(PROXY) or self._surprised(write.cluster, node):
             return
         api = (self.fleet.clusters.get(write.cluster) or self.fleet.outside[write.cluster]).api
         kept = api.kept(f"{NODES}/{node}")
-        room = cpu_of_node(kept.obj) if kept else 0
-        there = sum(cpu_of(pod) for pod in api.pods() if pod["spec"].get("nodeName") == node and active(pod))
-        if there > room and not self._surprised(write.cluster, node):
-            self.say(f"{write.cluster}/{node}", f"holds {there}m of {room}m once {write.place.name} is bound to it")
+        for wrong in self._wrong_on(None if kept is None else kept.obj, write.after, api):
+            self.say(f"{write.cluster}/{node}", wrong)
+
+    @abstractmethod
+    def _wrong_on(self, node: Object | None, pod: Object, api: ApiServer) -> Iterator[str]:
+        """What is wrong, once this pod is bound to a node; None: there is none of that name."""
 
     def _surprised(self, cluster: str, node: str) -> bool:
         now, facts = self.fleet.loop.time(), self.facts
@@ -54,6 +55,19 @@ class NodesHold(Judge):
         blind = now - facts.watch_trouble.get(cluster, float("-inf")) < SIGHT_S + self.fleet.sizes.silence_s
         sight = SIGHT_S + (3 * self.fleet.sizes.silence_s if blind else 0.0)
         return now - facts.changed.get((cluster, node), float("-inf")) < sight
+
+
+class NodesHold(OfNodes):
+    """No bind of ours makes a node promise more than it has."""
+
+    promise = "I3"
+
+    def _wrong_on(self, node: Object | None, pod: Object, api: ApiServer) -> Iterator[str]:
+        room = cpu_of_node(node) if node is not None else 0
+        name = pod["spec"]["nodeName"]
+        there = sum(cpu_of(one) for one in api.pods() if one["spec"].get("nodeName") == name and active(one))
+        if there > room:
+            yield f"holds {there}m of {room}m once {pod['metadata']['name']} is bound to it"
 
     def stopped(self, cluster: str, container: Container) -> None:
         fact = self.facts.pods.get(container.uid)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from tests.simulation.judges.court import Judge
-from tests.simulation.judges.facts import PROXY, PodFact, by_product, claim_of
+from tests.simulation.judges.facts import PodFact, by_product, claim_of
 from tests.simulation.judges.limits import given_to, tenants_since
-from tests.simulation.judges.room import NodesHold
-from tests.simulation.world.apiserver import NODES, PODS
+from tests.simulation.judges.room import OfNodes
+from tests.simulation.world.apiserver import PODS, ApiServer
 from tests.simulation.world.controllers import GUARDED, tolerates
 from tests.simulation.world.objects import Object
 from tests.simulation.world.store import Write
@@ -64,25 +64,15 @@ class GivenByTenant(_OfTolerations):
             self.say(fact.title, f"{write.actor} lets it tolerate what its tenant does not give: {added}")
 
 
-class TaintsKept(NodesHold):
-    """No bind of ours puts a pod on a node whose taints it does not tolerate, as far as its agent could know."""
+class TaintsKept(OfNodes):
+    """No bind of ours puts a pod on a node whose taints it does not tolerate."""
 
     promise = "tenants"
 
-    def wrote(self, write: Write) -> None:
-        if write.verb != "bind" or not by_product(write.actor) or write.after is None:
-            return
-        node = write.after["spec"]["nodeName"]
-        api = (self.fleet.clusters.get(write.cluster) or self.fleet.outside[write.cluster]).api
-        kept = api.kept(f"{NODES}/{node}")
-        if node.startswith(PROXY) or kept is None or self._surprised(write.cluster, node):
-            return
-        for taint in kept.obj["spec"].get("taints") or ():
-            if not tolerates(write.after, taint):
-                self.say(f"{write.cluster}/{node}", f"{write.place.name} is bound to it in spite of {taint}")
-
-    def stopped(self, *_: object) -> None:
-        """That is another promise."""
+    def _wrong_on(self, node: Object | None, pod: Object, _: ApiServer) -> Iterator[str]:
+        for taint in (node["spec"].get("taints") if node is not None else None) or ():
+            if not tolerates(pod, taint):
+                yield f"{pod['metadata']['name']} is bound to it in spite of {taint}"
 
 
 def _of(pod: Object) -> list[Object]:
