@@ -31,6 +31,7 @@ from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.class_keys import batch_key
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.queued import (
+    PARKED,
     QUOTA,
     Cause,
     Gates,
@@ -68,7 +69,6 @@ _UNSCHEDULABLE = State.UNSCHEDULABLE
 _GATED = State.GATED
 _WAITING = State.WAITING
 _POPPED = State.POPPED
-_PARKED = (_UNSCHEDULABLE, _GATED)
 
 
 class SchedulingQueue(QueuedGroups):
@@ -474,7 +474,7 @@ class SchedulingQueue(QueuedGroups):
     def go_on(self, items: Iterable[QueuedPod], now: float) -> None:
         """These popped pods have a place: others that were refused as they were may have one, too."""
         for item in items:
-            if item.line is not None and item.state not in _PARKED:
+            if item.line is not None and item.state not in PARKED:
                 line = item.line
                 item.line = None
                 self._wake([ToActivate.next_of(line)], now)

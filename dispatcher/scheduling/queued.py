@@ -145,6 +145,9 @@ class State(enum.Enum):
     POPPED = "popped"
 
 
+PARKED = (State.UNSCHEDULABLE, State.GATED)
+
+
 class Cause:
     """Why a pod came into a state, where no event of the fleet (`WakeEvent`, by its name) did it.
 

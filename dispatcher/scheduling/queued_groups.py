@@ -9,7 +9,15 @@ from dispatcher.scheduling.fair_order import active_pods_of
 from dispatcher.scheduling.framework import PodInfo, QueueSort
 from dispatcher.scheduling.framework.hints import ClusterEvent
 from dispatcher.scheduling.framework.pod_info import GroupId, as_one, group_id
-from dispatcher.scheduling.queued import QUOTA, Cause, Gates, QueuedPod, RefusedTogether, State
+from dispatcher.scheduling.queued import (
+    PARKED,
+    QUOTA,
+    Cause,
+    Gates,
+    QueuedPod,
+    RefusedTogether,
+    State,
+)
 from dispatcher.scheduling.retried import RefusedPods, RetriedPods
 from dispatcher.scheduling.waiting_groups import WaitingGroup, WaitingGroups
 from dispatcher.scheduling.waking import ParkedPods, Waking
@@ -23,7 +31,6 @@ _BACKOFF = State.BACKOFF
 _UNSCHEDULABLE = State.UNSCHEDULABLE
 _GATED = State.GATED
 _POPPED = State.POPPED
-_PARKED = (_UNSCHEDULABLE, _GATED)
 
 
 class QueuedGroups:
@@ -54,7 +61,7 @@ class QueuedGroups:
         if item.group is not None:
             self._active.leave(item)
             self._retried.leave((item,))
-        elif item.state in _PARKED:
+        elif item.state in PARKED:
             self._parked.leave(item)
 
     def _move(self, item: QueuedPod, state: State, cause: str) -> None:
@@ -67,7 +74,7 @@ class QueuedGroups:
             self._active.add(item)
         elif state is _BACKOFF:
             self._retried.back_off(item)
-        elif state in _PARKED:
+        elif state in PARKED:
             if item.line is not None:
                 self._left.append(item.line)
             item.line = self._parked.line_of(item, None)
@@ -78,7 +85,7 @@ class QueuedGroups:
 
     def _note_left(self, item: QueuedPod) -> None:
         """The pod is not tried for its line any more: the others must not wait for it."""
-        if item.line is not None and item.state not in _PARKED:
+        if item.line is not None and item.state not in PARKED:
             self._left.append(item.line)
             item.line = None
 
